@@ -1,0 +1,34 @@
+"""Row-wise work on blocks of one fixed shape.
+
+A matrix product of another shape rounds differently, and a search amplifies that. So whatever is computed row by row
+goes through blocks whose shape never changes: any order and any split of the rows then gives bit-identical results.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+DEFAULT_BLOCK = 512
+
+
+def map_blocks(
+    function: Callable[..., Tensor], *tensors: Tensor | None, block_size: int = DEFAULT_BLOCK
+) -> Tensor:
+    """Apply a row-wise `function` to blocks of exactly `block_size` rows; the last one is padded with its first row.
+
+    Args:
+        function: Maps tensors of `block_size` rows to a tensor of as many rows.
+        tensors: Tensors with the same number of rows; None is passed on as None.
+        block_size: Rows in a block.
+    """
+    given = [tensor for tensor in tensors if tensor is not None]
+    count = len(given[0])
+    if count == 0:
+        return function(*(None if t is None else t.new_zeros(block_size, *t.shape[1:]) for t in tensors))[:0]
+    parts = []
+    for first in range(0, count, block_size):
+        rows = torch.arange(first, first + block_size, device=given[0].device)
+        rows = torch.where(rows < count, rows, first)
+        parts.append(function(*(None if t is None else t[rows] for t in tensors))[: count - first])
+    return torch.cat(parts)

@@ -1,0 +1,139 @@
+"""The value of a module and its Jacobian, in one pass.
+
+Tangents travel forward beside the value: a batch of d tangent vectors per row, stored as `(d, n, features)`, so that a
+linear layer is one matrix product for all of them. `push` holds one closed-form rule a layer; a layer without a rule is
+pushed through by `torch.func`, so any module works. A new layer registers its rule beside itself:
+
+    >>> @push.register(MyLayer)
+    ... def _(layer, value, tangents): ...
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import singledispatch
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from counterpath.errors import InputError
+
+
+@dataclass(frozen=True)
+class Linearization:
+    """What one step needs to know about a latent model at n latent points.
+
+    Attributes:
+        mean: The decoded rows μ(z).
+        mean_jac: Jμ, the derivative of `mean` by z.
+        std: The decoder's uncertainty σ(z), where the model has one.
+        std_jac: Jσ, the derivative of `std` by z.
+    """
+
+    mean: Float[Tensor, "n D"]
+    mean_jac: Float[Tensor, "n D d"]
+    std: Float[Tensor, "n D"] | None = None
+    std_jac: Float[Tensor, "n D d"] | None = None
+
+    @property
+    def factors(self) -> tuple[Tensor, ...]:
+        """The Jacobian factors F whose Gram matrices FᵀF add up to the pull-back metric."""
+        return (self.mean_jac,) if self.std_jac is None else (self.mean_jac, self.std_jac)
+
+
+def jacobian(
+    module: Callable[[Tensor], Tensor], value: Float[Tensor, "n i"], tangents: Float[Tensor, "d n i"] | None = None
+) -> tuple[Float[Tensor, "n o"], Float[Tensor, "n o d"]]:
+    """Value and Jacobian of a row-wise `module` by the closed-form rules of `push`.
+
+    Args:
+        module: A module, or any row-wise function.
+        value: Where to linearise.
+        tangents: Directions to differentiate along; by default the d = i coordinate axes.
+    """
+    return _rows_first(*push(module, value, axes(value) if tangents is None else tangents))
+
+
+def jacobian_autodiff(
+    function: Callable[[Tensor], Tensor], value: Float[Tensor, "n i"], tangents: Float[Tensor, "d n i"] | None = None
+) -> tuple[Float[Tensor, "n o"], Float[Tensor, "n o d"]]:
+    """The same as `jacobian`, for any row-wise function, by `torch.func`."""
+    return _rows_first(*push_autodiff(function, value, axes(value) if tangents is None else tangents))
+
+
+def axes(value: Float[Tensor, "n i"], first: int | None = None) -> Float[Tensor, "d n i"]:
+    """Tangents along the first `first` coordinate axes (by default all of them) for every row of `value`."""
+    rows, size = value.shape
+    identity = torch.eye(size, dtype=value.dtype, device=value.device)[:first]
+    return identity[:, None, :].expand(-1, rows, -1)
+
+
+def push_autodiff(function: Callable[[Tensor], Tensor], value: Tensor, tangents: Tensor) -> tuple[Tensor, Tensor]:
+    """Push value and tangents through any row-wise function by batched forward-mode differentiation."""
+
+    def along(tangent: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.func.jvp(function, (value,), (tangent,))  # type: ignore[no-any-return]
+
+    return torch.func.vmap(along, out_dims=(None, 0))(tangents)  # type: ignore[no-any-return]
+
+
+@singledispatch
+def push(layer: Any, value: Tensor, tangents: Tensor) -> tuple[Tensor, Tensor]:
+    """Push a value `(n, i)` and its tangents `(d, n, i)` through a layer."""
+    return push_autodiff(layer, value, tangents)
+
+
+@push.register(nn.Sequential)
+def _(layers: nn.Sequential, value: Tensor, tangents: Tensor) -> tuple[Tensor, Tensor]:
+    for layer in layers:
+        value, tangents = push(layer, value, tangents)
+    return value, tangents
+
+
+@push.register(nn.Identity)
+def _(layer: nn.Identity, value: Tensor, tangents: Tensor) -> tuple[Tensor, Tensor]:
+    return value, tangents
+
+
+@push.register(nn.Linear)
+def _(layer: nn.Linear, value: Tensor, tangents: Tensor) -> tuple[Tensor, Tensor]:
+    return layer(value), F.linear(tangents, layer.weight)
+
+
+@push.register(nn.BatchNorm1d)
+def _(layer: nn.BatchNorm1d, value: Tensor, tangents: Tensor) -> tuple[Tensor, Tensor]:
+    if layer.training or layer.running_var is None:
+        raise InputError("a BatchNorm layer in training mode mixes rows and has no row-wise Jacobian: call .eval()")
+    scale = torch.rsqrt(layer.running_var + layer.eps)
+    return layer(value), tangents * (scale if layer.weight is None else scale * layer.weight)
+
+
+@push.register(nn.Tanh)
+def _(layer: nn.Tanh, value: Tensor, tangents: Tensor) -> tuple[Tensor, Tensor]:
+    out = torch.tanh(value)
+    return out, tangents * (1 - out * out)
+
+
+@push.register(nn.Sigmoid)
+def _(layer: nn.Sigmoid, value: Tensor, tangents: Tensor) -> tuple[Tensor, Tensor]:
+    out = torch.sigmoid(value)
+    return out, tangents * (out * (1 - out))
+
+
+@push.register(nn.Softplus)
+def _(layer: nn.Softplus, value: Tensor, tangents: Tensor) -> tuple[Tensor, Tensor]:
+    return layer(value), tangents * torch.sigmoid(layer.beta * value)
+
+
+@push.register(nn.Softmax)
+def _(layer: nn.Softmax, value: Tensor, tangents: Tensor) -> tuple[Tensor, Tensor]:
+    if layer.dim not in (-1, 1):
+        raise InputError(f"a row-wise Softmax works along the last dimension; given dim={layer.dim}, try dim=-1")
+    out = torch.softmax(value, dim=-1)
+    return out, out * (tangents - (out * tangents).sum(-1, keepdim=True))
+
+
+def _rows_first(value: Tensor, tangents: Tensor) -> tuple[Tensor, Tensor]:
+    return value, tangents.permute(1, 2, 0)

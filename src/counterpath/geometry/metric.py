@@ -1,0 +1,210 @@
+"""Riemannian metrics of a latent space, and the linear algebra they need.
+
+A metric is a function `Linearization -> (n, d, d)`: a sum of FᵀAF over the Jacobian factors F of the model, where A is
+the metric of the ambient space X. The metrics of the paper (Pegios et al., "Counterfactual Explanations via Riemannian
+Latent Space Traversal", section 3):
+
+| function | formula |
+|---|---|
+| `euclidean` | I |
+| `pullback` | JμᵀJμ + JσᵀJσ (equation 2) |
+| `guided` | JμᵀM_X(μ)Jμ + JσᵀM_X(μ)Jσ, with M_X = J_hᵀJ_h (equations 4 and 6, as printed) |
+| `guided_diagonal` | JμᵀM_X(μ)Jμ + Jσᵀdiag(M_X(μ))Jσ |
+| `guided_draw` | (Jμ + diag(ε)Jσ)ᵀM_X(μ + σ⊙ε)(Jμ + diag(ε)Jσ) (equation 5) |
+| `guided_monte_carlo` | the mean of draws, with M_X frozen at μ or moving with the draw |
+
+The last four take the classifier's representation h, a row-wise module X → H, and return a metric.
+"""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from counterpath.errors import GeometryError
+from counterpath.geometry.linearize import Linearization, jacobian, push
+
+Metric = Callable[[Linearization], Tensor]
+Representation = Callable[[Tensor], Tensor]
+
+DAMPING = 1e-6
+"""Added to the diagonal of every metric before it is inverted. An absolute number, relative to nothing."""
+
+_UNROLLED_UP_TO = 8
+
+
+def euclidean(lin: Linearization) -> Float[Tensor, "n d d"]:
+    """M = I: no geometry."""
+    n, _, d = lin.mean_jac.shape
+    return torch.eye(d, dtype=lin.mean.dtype, device=lin.mean.device).expand(n, d, d)
+
+
+def pullback(lin: Linearization) -> Float[Tensor, "n d d"]:
+    """M(z) = JμᵀJμ + JσᵀJσ: the expected pull-back of the Euclidean metric by a stochastic decoder."""
+    return _sum(gram(factor) for factor in lin.factors)
+
+
+def guided(h: Representation) -> Metric:
+    """M̂(z) = JμᵀM_X(μ)Jμ + JσᵀM_X(μ)Jσ, the classifier-guided metric as the paper prints it."""
+
+    def metric(lin: Linearization) -> Float[Tensor, "n d d"]:
+        tangents = torch.cat([factor.permute(2, 0, 1) for factor in lin.factors])
+        pushed = push(h, lin.mean, tangents)[1].permute(1, 2, 0)
+        return _sum(gram(part) for part in pushed.split(lin.mean_jac.shape[-1], dim=-1))
+
+    return metric
+
+
+def guided_diagonal(h: Representation) -> Metric:
+    """JμᵀM_X(μ)Jμ + Jσᵀdiag(M_X(μ))Jσ, the exact expectation for M_X frozen at μ.
+
+    The noise of the features is independent, so E[diag(ε) M_X diag(ε)] = diag(M_X).
+    """
+
+    def metric(lin: Linearization) -> Float[Tensor, "n d d"]:
+        h_jac = jacobian(h, lin.mean)[1]
+        weights = h_jac.square().sum(1).sqrt()
+        return _sum([gram(h_jac @ lin.mean_jac), *(gram(weights[..., None] * f) for f in lin.factors[1:])])
+
+    return metric
+
+
+def guided_draw(h: Representation, epsilon: Float[Tensor, "D"], *, frozen: bool = False) -> Metric:
+    """The stochastic metric for one draw ε of the decoder's noise, the same for all rows.
+
+    Args:
+        h: The classifier's representation.
+        epsilon: The draw; holding it fixed along a path walks on one sample of the random manifold.
+        frozen: Evaluate M_X at μ rather than at μ + σ⊙ε.
+    """
+
+    def metric(lin: Linearization) -> Float[Tensor, "n d d"]:
+        std, std_jac = _uncertainty(lin)
+        jac = lin.mean_jac + epsilon[:, None] * std_jac
+        where = lin.mean if frozen else lin.mean + epsilon * std
+        return gram(push(h, where, jac.permute(2, 0, 1))[1].permute(1, 2, 0))
+
+    return metric
+
+
+def guided_monte_carlo(h: Representation, epsilons: Float[Tensor, "k D"], *, frozen: bool = False) -> Metric:
+    """The mean of `guided_draw` over k draws of ε."""
+    draws = [guided_draw(h, epsilon, frozen=frozen) for epsilon in epsilons]
+    return lambda lin: _sum(draw(lin) for draw in draws) / len(draws)
+
+
+METRICS: dict[str, Callable[[Representation], Metric]] = {
+    "euclidean": lambda h: euclidean,
+    "pullback": lambda h: pullback,
+    "guided": guided,
+    "guided-diagonal": guided_diagonal,
+}
+"""The deterministic metrics by name, each built from the classifier's representation h."""
+
+
+def gram(factor: Float[Tensor, "n D d"]) -> Float[Tensor, "n d d"]:
+    """FᵀF."""
+    return factor.mT @ factor
+
+
+def damped(metric: Float[Tensor, "n d d"], damping: float = DAMPING) -> Float[Tensor, "n d d"]:
+    """M + δI, positive definite for every positive semi-definite M."""
+    return metric + damping * torch.eye(metric.shape[-1], dtype=metric.dtype, device=metric.device)
+
+
+def volume(metric: Float[Tensor, "n d d"]) -> Float[Tensor, "n"]:
+    """The volume element √det M: how much space a unit of latent space holds."""
+    lower, positive = cholesky(metric)
+    _insist(positive)
+    return torch.diagonal(lower, dim1=-2, dim2=-1).prod(-1)
+
+
+def solve(metric: Float[Tensor, "n d d"], vector: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+    """M⁻¹v for every row; raises where M is not positive definite, and never returns NaN.
+
+    Raises:
+        GeometryError: If any metric is not positive definite or any number is not finite.
+    """
+    solution, valid = try_solve(metric, vector)
+    _insist(valid)
+    return solution
+
+
+def try_solve(
+    metric: Float[Tensor, "n d d"], vector: Float[Tensor, "n d"]
+) -> tuple[Float[Tensor, "n d"], Bool[Tensor, "n"]]:
+    """M⁻¹v for every row, and for which rows it is valid. Invalid rows hold zeros."""
+    lower, valid = cholesky(metric)
+    if metric.shape[-1] <= _UNROLLED_UP_TO:
+        solution = _substitute(lower, vector)
+    else:
+        solution = torch.cholesky_solve(vector[..., None], lower)[..., 0]
+    valid = valid & solution.isfinite().all(-1)
+    return torch.where(valid[:, None], solution, 0), valid
+
+
+def cholesky(metric: Float[Tensor, "n d d"]) -> tuple[Float[Tensor, "n d d"], Bool[Tensor, "n"]]:
+    """The lower Cholesky factor, and for which rows the metric is positive definite.
+
+    Small matrices are factorised by unrolled element-wise arithmetic: the batch is the vector dimension, nothing is
+    synchronised with the host, and a GPU can capture it.
+    """
+    if metric.shape[-1] > _UNROLLED_UP_TO:
+        lower, info = torch.linalg.cholesky_ex(metric)
+        return lower, (info == 0) & lower.isfinite().all((-2, -1))
+    size = metric.shape[-1]
+    rows: list[list[Tensor]] = []
+    valid = torch.ones(len(metric), dtype=torch.bool, device=metric.device)
+    for i in range(size):
+        row: list[Tensor] = []
+        for j in range(i):
+            row.append((metric[:, i, j] - _dot(row, rows[j], j)) / rows[j][j])
+        pivot = metric[:, i, i] - _dot(row, row, i)
+        valid = valid & (pivot > 0) & pivot.isfinite()
+        rows.append([*row, torch.where(pivot > 0, pivot, 1).sqrt()])
+    zero = torch.zeros_like(metric[:, 0, 0])
+    return torch.stack([torch.stack([*row, *[zero] * (size - len(row))], -1) for row in rows], -2), valid
+
+
+def _substitute(lower: Tensor, vector: Tensor) -> Tensor:
+    """Solve LLᵀr = v by forward and backward substitution, unrolled."""
+    size = lower.shape[-1]
+    forward: list[Tensor] = []
+    for i in range(size):
+        known = [lower[:, i, j] for j in range(i)]
+        forward.append((vector[:, i] - _dot(known, forward, i)) / lower[:, i, i])
+    solution: list[Tensor] = []
+    for i in reversed(range(size)):
+        known = [lower[:, j, i] for j in reversed(range(i + 1, size))]
+        solution.append((forward[i] - _dot(known, solution, size - 1 - i)) / lower[:, i, i])
+    return torch.stack(solution[::-1], -1)
+
+
+def _dot(left: list[Tensor], right: list[Tensor], count: int) -> Tensor | float:
+    total: Tensor | float = 0.0
+    for index in range(count):
+        total = total + left[index] * right[index]
+    return total
+
+
+def _sum(parts) -> Tensor:  # type: ignore[no-untyped-def]
+    first, *rest = parts
+    for part in rest:
+        first = first + part
+    return first
+
+
+def _uncertainty(lin: Linearization) -> tuple[Tensor, Tensor]:
+    if lin.std is None or lin.std_jac is None:
+        raise GeometryError("a stochastic metric needs a model with an uncertainty σ(z); this one has none: use `guided`")
+    return lin.std, lin.std_jac
+
+
+def _insist(valid: Tensor) -> None:
+    if not bool(valid.all()):
+        bad = (~valid).nonzero()[:, 0].tolist()
+        raise GeometryError(
+            f"the metric is not positive definite or not finite in {len(bad)} of {len(valid)} rows "
+            f"(first: row {bad[0]}); add damping, for instance damped(metric, {DAMPING:g}), or a larger one"
+        )
