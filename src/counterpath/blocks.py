@@ -12,9 +12,7 @@ from torch import Tensor
 DEFAULT_BLOCK = 512
 
 
-def map_blocks(
-    function: Callable[..., Tensor], *tensors: Tensor | None, block_size: int = DEFAULT_BLOCK
-) -> Tensor:
+def map_blocks(function: Callable[..., Tensor], *tensors: Tensor | None, block_size: int = DEFAULT_BLOCK) -> Tensor:
     """Apply a row-wise `function` to blocks of exactly `block_size` rows; the last one is padded with its first row.
 
     Args:

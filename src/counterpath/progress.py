@@ -12,7 +12,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 class Advance(Protocol):
     """Moves a progress bar on; `note` replaces the text at its end."""
 
-    def __call__(self, amount: int = 1, note: str = "") -> None: ...
+    def __call__(self, amount: int = 1, note: str = "") -> None:
+        """Advance by `amount`."""
+        ...
 
 
 @contextmanager

@@ -1,0 +1,1 @@
+"""Tables and samples, and their way to tensors and back."""

@@ -1,0 +1,1 @@
+"""Tensors only: linearisations, metrics, curves and neighbours."""

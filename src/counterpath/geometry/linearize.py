@@ -74,9 +74,11 @@ def push_autodiff(function: Callable[[Tensor], Tensor], value: Tensor, tangents:
     """Push value and tangents through any row-wise function by batched forward-mode differentiation."""
 
     def along(tangent: Tensor) -> tuple[Tensor, Tensor]:
-        return torch.func.jvp(function, (value,), (tangent,))  # type: ignore[no-any-return]
+        out, pushed = torch.func.jvp(function, (value,), (tangent,))  # type: ignore[misc]
+        return out, pushed
 
-    return torch.func.vmap(along, out_dims=(None, 0))(tangents)  # type: ignore[no-any-return]
+    out, pushed = torch.func.vmap(along, out_dims=(None, 0))(tangents)  # type: ignore[arg-type]
+    return out, pushed
 
 
 @singledispatch

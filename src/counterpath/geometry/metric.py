@@ -14,12 +14,16 @@ Latent Space Traversal", section 3):
 | `guided_monte_carlo` | the mean of draws, with M_X frozen at μ or moving with the draw |
 
 The last four take the classifier's representation h, a row-wise module X → H, and return a metric.
+
+Metrics are float64 whatever the model computes in: where the uncertainty is steep one direction costs 10⁸ times
+another, more than float32 can hold, and the d×d algebra is a negligible part of the work.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import reduce
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
 from counterpath.errors import GeometryError
@@ -37,7 +41,7 @@ _UNROLLED_UP_TO = 8
 def euclidean(lin: Linearization) -> Float[Tensor, "n d d"]:
     """M = I: no geometry."""
     n, _, d = lin.mean_jac.shape
-    return torch.eye(d, dtype=lin.mean.dtype, device=lin.mean.device).expand(n, d, d)
+    return torch.eye(d, dtype=torch.float64, device=lin.mean.device).expand(n, d, d)
 
 
 def pullback(lin: Linearization) -> Float[Tensor, "n d d"]:
@@ -103,9 +107,10 @@ METRICS: dict[str, Callable[[Representation], Metric]] = {
 """The deterministic metrics by name, each built from the classifier's representation h."""
 
 
-def gram(factor: Float[Tensor, "n D d"]) -> Float[Tensor, "n d d"]:
-    """FᵀF."""
-    return factor.mT @ factor
+def gram(factor: Float[Tensor, "n D d"]) -> Float64[Tensor, "n d d"]:
+    """FᵀF, accumulated in float64."""
+    wide = factor.double()
+    return wide.mT @ wide
 
 
 def damped(metric: Float[Tensor, "n d d"], damping: float = DAMPING) -> Float[Tensor, "n d d"]:
@@ -134,8 +139,9 @@ def solve(metric: Float[Tensor, "n d d"], vector: Float[Tensor, "n d"]) -> Float
 def try_solve(
     metric: Float[Tensor, "n d d"], vector: Float[Tensor, "n d"]
 ) -> tuple[Float[Tensor, "n d"], Bool[Tensor, "n"]]:
-    """M⁻¹v for every row, and for which rows it is valid. Invalid rows hold zeros."""
+    """M⁻¹v for every row, in the metric's precision, and for which rows it is valid. Invalid rows hold zeros."""
     lower, valid = cholesky(metric)
+    vector = vector.to(metric.dtype)
     if metric.shape[-1] <= _UNROLLED_UP_TO:
         solution = _substitute(lower, vector)
     else:
@@ -188,16 +194,15 @@ def _dot(left: list[Tensor], right: list[Tensor], count: int) -> Tensor | float:
     return total
 
 
-def _sum(parts) -> Tensor:  # type: ignore[no-untyped-def]
-    first, *rest = parts
-    for part in rest:
-        first = first + part
-    return first
+def _sum(parts: Iterable[Tensor]) -> Tensor:
+    return reduce(torch.add, parts)
 
 
 def _uncertainty(lin: Linearization) -> tuple[Tensor, Tensor]:
     if lin.std is None or lin.std_jac is None:
-        raise GeometryError("a stochastic metric needs a model with an uncertainty σ(z); this one has none: use `guided`")
+        raise GeometryError(
+            "a stochastic metric needs a model with an uncertainty σ(z); this one has none: use `guided`"
+        )
     return lin.std, lin.std_jac
 
 

@@ -1,0 +1,1 @@
+"""Generative models and classifiers, and the one loop that trains them."""

@@ -1,0 +1,1 @@
+"""Objectives, steps, and the one loop that searches."""

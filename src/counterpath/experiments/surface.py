@@ -1,0 +1,242 @@
+"""The paper's first experiment: do the paths go round the hole?"""
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from counterpath.blocks import map_blocks
+from counterpath.data.surface import NOISE, SCALE, Surface, chart_of, sample_surface
+from counterpath.devices import resolve_device
+from counterpath.errors import choose
+from counterpath.files import write_json
+from counterpath.geometry.linearize import jacobian
+from counterpath.measures import instability, path_distance_to_data, turning
+from counterpath.methods import METHODS, Parts
+from counterpath.models.calibration import Calibration, calibrate
+from counterpath.models.classifier import Classifier, balanced_accuracy, fit_classifier
+from counterpath.models.flow import fit_flow
+from counterpath.models.training import Run
+from counterpath.models.vae import VAETraining, fit_vae
+from counterpath.search.nearest import nearest_accepted, straight_path
+from counterpath.search.objective import Objective
+from counterpath.search.traverse import traverse
+
+STEPS = 150
+HOLE = 0.15
+"""A path enters the hole if it comes within this chart distance of its centre; the data end at 0.2."""
+
+
+@dataclass(frozen=True)
+class Preset:
+    """How large the experiment is."""
+
+    train_rows: int
+    test_rows: int
+    classifier_epochs: int
+    mean_epochs: int
+    std_epochs: int
+    flow_epochs: int
+    centers: int
+
+
+PRESETS = {
+    "quick": Preset(2000, 1000, 80, 120, 30, 60, 150),
+    "paper": Preset(4000, 2000, 60, 150, 100, 150, 250),
+}
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What one seed gives: data, fitted models, and the factuals to be explained."""
+
+    train: Surface
+    test: Surface
+    parts: Parts
+    calibration: Calibration
+    factual: Tensor
+    chart: Tensor
+
+    @property
+    def moved(self) -> Tensor:
+        """The factuals, each moved by a draw of the data's own noise."""
+        noise = torch.randn(self.factual.shape, generator=torch.Generator().manual_seed(0)) * NOISE / SCALE
+        return self.factual + noise.to(self.factual)
+
+    @property
+    def behind(self) -> Tensor:
+        """Which factuals have the hole right between them and the other class."""
+        return (self.chart[:, 0].abs() <= 0.2) & (self.chart[:, 1] >= -0.6) & (self.chart[:, 1] <= -0.2)
+
+
+def reproduce(
+    *,
+    preset: str = "quick",
+    seeds: Sequence[int] = (0,),
+    device: str = "auto",
+    out: Path,
+    methods: Iterable[str] = tuple(METHODS),
+    damping: float = 1e-6,
+    progress: bool | None = None,
+) -> dict[str, Any]:
+    """Run the experiment for every seed, write `results.json` and the figures to `out`, and return the results."""
+    from counterpath.experiments.surface_figures import draw_all
+
+    size = choose("preset", preset, PRESETS)
+    for method in methods:
+        choose("method", method, METHODS)
+    target = resolve_device(device)
+    by_seed = []
+    for seed in seeds:
+        run = Run(seed=seed, checkpoint=out / "checkpoints" / preset / f"seed-{seed}", progress=progress)
+        scene = build(size, run, target, with_flow="flow" in methods)
+        paths = {name: walk(scene, name, damping=damping, progress=progress) for name in methods}
+        by_seed.append(measure(scene, paths, damping=damping))
+        if seed == seeds[0]:
+            draw_all(scene, paths, out / "figures")
+    results = {"dataset": "surface", "preset": preset, "seeds": list(seeds), **median(by_seed), "by_seed": by_seed}
+    write_json(out / "results.json", results)
+    return results
+
+
+def build(size: Preset, run: Run, device: torch.device, *, with_flow: bool = True) -> Scene:
+    """Draw the data and fit classifier, VAE and flow."""
+    train = _sample(size.train_rows, 2 * run.seed, device)
+    test = _sample(size.test_rows, 2 * run.seed + 1, device)
+    classifier = fit_classifier(
+        train.x,
+        train.y,
+        width=32,
+        epochs=size.classifier_epochs,
+        batch_size=128,
+        learning_rate=1e-3,
+        weight_decay=0.02,
+        positive_weight=float((train.y == 0).sum() / (train.y == 1).sum()),
+        run=run,
+    )
+    training = VAETraining(mean_epochs=size.mean_epochs, std_epochs=size.std_epochs, batch_size=128)
+    vae = fit_vae(train.x, 2, hidden=(64, 64), output="linear", centers=size.centers, training=training, run=run)
+    flow = fit_flow(train.x, epochs=size.flow_epochs, batch_size=256, run=run) if with_flow else None
+    correct = (test.y == 0) & (classifier(test.x) <= 0)
+    calibration = calibrate(vae, train.x, test.x, seed=run.seed)
+    parts = Parts(classifier, vae, flow).folded()
+    return Scene(train, test, parts, calibration, test.x[correct], test.chart[correct])
+
+
+@dataclass(frozen=True)
+class Paths:
+    """What one method walked: latent points, decoded rows, and where it ended from the moved factuals."""
+
+    z: Tensor | None
+    x: Tensor
+    moved_end: Tensor
+
+
+def walk(scene: Scene, name: str, *, damping: float, progress: bool | None) -> Paths:
+    """Search with a method, once from the factuals and once from factuals that are moved by the noise of the data."""
+    method = METHODS[name](scene.parts)
+    objective = Objective(scene.parts.classifier)
+    here, there = (
+        traverse(method.model, method.metric, objective, x, steps=STEPS, damping=damping, progress=progress, name=text)
+        for x, text in ((scene.factual, name), (scene.moved, f"{name}, moved"))
+    )
+    return Paths(here.z, here.x, there.end)
+
+
+def measure(scene: Scene, paths: dict[str, Paths], *, damping: float) -> dict[str, Any]:
+    """All figures of one seed."""
+    everything = {**paths, "nearest": _nearest(scene)}
+    classifier, train, test = scene.parts.classifier, scene.train, scene.test
+    valid = {name: classifier(path.x[-1]) > 0 for name, path in everything.items()}
+    common = torch.stack([valid[name] for name in everything]).all(0)
+    return {
+        "protocol": {
+            "train_rows": len(train.x),
+            "test_rows": len(test.x),
+            "test_negatives": int((test.y == 0).sum()),
+            "factuals": len(scene.factual),
+            "factuals_behind": int(scene.behind.sum()),
+            "factuals_common": int(common.sum()),
+            "steps": STEPS,
+            "damping": damping,
+            "bandwidth": float(scene.parts.vae.precision.bandwidth[0]) if scene.parts.vae else 0.0,
+        },
+        "classifier": {
+            "balanced_accuracy_train": balanced_accuracy(classifier, train.x, train.y),
+            "balanced_accuracy_test": balanced_accuracy(classifier, test.x, test.y),
+            "correct_negatives": len(scene.factual),
+        },
+        "uncertainty": asdict(scene.calibration),
+        "boundary": boundary_metric(classifier, test.x),
+        "methods": {name: _figures(scene, path, valid[name], common) for name, path in everything.items()},
+    }
+
+
+def _figures(scene: Scene, paths: Paths, valid: Tensor, common: Tensor) -> dict[str, float | None]:
+    """The figures of one method: LD and turning over its valid rows, and over the rows that all methods solved."""
+    ld = path_distance_to_data(paths.x, scene.train.x)
+    highest, turns, enters = ld.amax(0), turning(paths.x), enters_hole(paths.x)
+    figures = {
+        "flip_ratio": _mean(valid),
+        "hole_share": _mean(enters),
+        "hole_share_behind": _mean(enters[scene.behind]),
+        "instability": instability(paths.x[-1], paths.moved_end, scene.factual, scene.moved),
+    }
+    for suffix, rows in (("", valid), ("_common", common)):
+        figures |= {
+            f"ld_end{suffix}": _mean(ld[-1][rows]),
+            f"ld_end_sq{suffix}": _mean(ld[-1][rows].square()),
+            f"path_ld_max{suffix}": _mean(highest[rows]),
+            f"path_ld_max_sq{suffix}": _mean(highest[rows].square()),
+            f"turning{suffix}": _mean(turns[rows]),
+        }
+    return figures
+
+
+def enters_hole(path: Tensor) -> Tensor:
+    """Which paths `(t, n, 3)` come within 0.15 of the hole's centre, segments included."""
+    u = chart_of(path)
+    start, step = u[:-1], u[1:] - u[:-1]
+    squared = step.square().sum(-1)
+    along = (-(start * step).sum(-1) / torch.where(squared > 0, squared, 1)).clamp(0, 1)
+    closest: Tensor = (start + along[..., None] * step).norm(dim=-1).amin(0)
+    return closest < HOLE
+
+
+def boundary_metric(classifier: Classifier, x: Tensor) -> dict[str, float]:
+    """The mean trace of M_X near the boundary (0.25 ≤ c ≤ 0.75) and far from it (c below 0.05 or above 0.95)."""
+    trace = map_blocks(lambda rows: jacobian(classifier.representation, rows)[1].square().sum((1, 2)), x)
+    probability = classifier.probability(x)
+    near = trace[(probability >= 0.25) & (probability <= 0.75)].mean()
+    far = trace[(probability < 0.05) | (probability > 0.95)].mean()
+    return {"trace_near": float(near), "trace_far": float(far), "ratio": float(near / far)}
+
+
+def median(values: Sequence[Any]) -> Any:
+    """The median over seeds of every number in nested dictionaries of one shape."""
+    if isinstance(values[0], dict):
+        return {key: median([value[key] for value in values]) for key in values[0]}
+    numbers = [value for value in values if value is not None]
+    return statistics.median(numbers) if numbers else None
+
+
+def _nearest(scene: Scene) -> Paths:
+    """The baseline: straight to the nearest training row that the classifier accepts."""
+    accepted = scene.parts.classifier(scene.train.x) > 0
+    end = nearest_accepted(scene.factual, scene.train.x, accepted)
+    moved_end = nearest_accepted(scene.moved, scene.train.x, accepted)
+    return Paths(None, straight_path(scene.factual, end, STEPS), moved_end)
+
+
+def _sample(count: int, seed: int, device: torch.device) -> Surface:
+    sample = sample_surface(count, seed=seed)
+    return Surface(sample.x.to(device), sample.y.to(device), sample.chart.to(device))
+
+
+def _mean(values: Tensor) -> float | None:
+    """The mean, or None where there is nothing to average."""
+    return float(values.double().mean()) if len(values) else None

@@ -1,0 +1,174 @@
+"""The layers that the models are built of, each with its tangent rule beside it."""
+
+import copy
+import itertools
+from collections.abc import Sequence
+from typing import TypeVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from sklearn.cluster import KMeans
+from torch import Tensor, nn
+
+from counterpath.errors import InputError, NotFittedError
+from counterpath.geometry.linearize import push
+
+M = TypeVar("M", bound=nn.Module)
+
+DEFAULT_ZETA = 1e-4
+"""The floor ζ of the precision: off the data σ rises to ζ^(−1/2) = 100, a hundred times the range of a feature."""
+
+_SMALLEST_RADIUS = 0.25
+"""A centre's own radius is at least this share of the median radius (a cluster of one point has radius 0)."""
+
+
+def mlp(sizes: Sequence[int], *, final: nn.Module | None = None, batch_norm: bool = True) -> nn.Sequential:
+    """Linear layers with BatchNorm and Tanh between them.
+
+    Args:
+        sizes: Width of the input, the hidden layers and the output.
+        final: What follows the last linear layer; nothing by default.
+        batch_norm: Normalise before every Tanh.
+    """
+    layers: list[nn.Module] = []
+    for inputs, outputs in itertools.pairwise(sizes[:-1]):
+        layers += [nn.Linear(inputs, outputs), *([nn.BatchNorm1d(outputs)] if batch_norm else []), nn.Tanh()]
+    layers += [nn.Linear(sizes[-2], sizes[-1]), *([] if final is None else [final])]
+    return nn.Sequential(*layers)
+
+
+def fold(module: M) -> M:
+    """A copy in evaluation mode in which every BatchNorm that follows a Linear layer is folded into it."""
+    folded = copy.deepcopy(module).eval()
+    for part in [m for m in folded.modules() if type(m) is nn.Sequential]:
+        for index in reversed(range(len(part) - 1)):
+            linear, norm = part[index], part[index + 1]
+            if isinstance(linear, nn.Linear) and isinstance(norm, nn.BatchNorm1d):
+                _fold_into(linear, norm)
+                del part[index + 1]
+    return folded.requires_grad_(False)
+
+
+@torch.no_grad()
+def _fold_into(linear: nn.Linear, norm: nn.BatchNorm1d) -> None:
+    if norm.running_mean is None or norm.running_var is None:
+        raise InputError("a BatchNorm layer without running statistics cannot be folded")
+    scale = torch.rsqrt(norm.running_var + norm.eps) * norm.weight
+    bias = torch.zeros_like(norm.bias) if linear.bias is None else linear.bias
+    linear.bias = nn.Parameter((bias - norm.running_mean) * scale + norm.bias)
+    linear.weight = nn.Parameter(linear.weight * scale[:, None])
+
+
+class RBFPrecision(nn.Module):
+    """A precision that is high on the data and falls to a floor away from it.
+
+    γ(z) = W·exp(−λ_k‖z − c_k‖²) + ζ with W > 0, one output a feature; σ(z) = γ(z)^(−1/2). `forward` returns σ.
+
+    References:
+        Que and Belkin, "Back to the future: Radial basis function networks revisited", 2016.
+        Arvanitidis, Hansen and Hauberg, "Latent space oddity", ICLR 2018.
+    """
+
+    centers: Tensor
+    bandwidth: Tensor
+
+    def __init__(self, inputs: int, outputs: int, centers: int, zeta: float = DEFAULT_ZETA) -> None:
+        super().__init__()
+        self.zeta = zeta
+        self._placed = False
+        self.log_weight = nn.Parameter(torch.full((outputs, centers), torch.nan))
+        self.register_buffer("centers", torch.full((centers, inputs), torch.nan))
+        self.register_buffer("bandwidth", torch.full((centers,), torch.nan))
+
+    @torch.no_grad()
+    def place(
+        self,
+        codes: Float[Tensor, "n i"],
+        residuals: Float[Tensor, "n o"],
+        *,
+        bandwidth: float | str = "auto",
+        per_center: bool = False,
+        seed: int = 0,
+    ) -> None:
+        """Put the centres on the data, choose λ, and begin with W such that σ on the data is the residuals' spread.
+
+        Args:
+            codes: Where the training data lie.
+            residuals: What the mean gets wrong there.
+            bandwidth: A number is the paper's λ. "auto" is λ = 1/(2r²), where r is the median over the centres of the
+                root mean squared distance between a centre and its own codes: the bumps of neighbouring centres then
+                overlap on the data and end where the data do, whatever the scale of the codes.
+            per_center: With "auto", give every centre the λ of its own radius, bounded from below by a quarter of the
+                median radius, so that a cluster of a single point does no harm.
+            seed: Of k-means.
+        """
+        count = len(self.centers)
+        points = codes.detach().double().cpu().numpy()
+        if len(np.unique(points, axis=0)) < count:
+            raise InputError(
+                f"{count} RBF centres need at least as many different codes; given {len(points)} codes, "
+                f"{len(np.unique(points, axis=0))} of them different: use fewer centres"
+            )
+        clusters = KMeans(count, n_init=1, random_state=seed).fit(points)
+        self.centers.copy_(torch.from_numpy(clusters.cluster_centers_))
+        if bandwidth == "auto":
+            self.bandwidth.copy_(torch.from_numpy(_bandwidths(points, clusters, per_center)))
+        elif isinstance(bandwidth, str) or not bandwidth > 0:
+            raise InputError(f"bandwidth must be a positive number or 'auto'; given {bandwidth!r}")
+        else:
+            self.bandwidth.fill_(float(bandwidth))
+        activity = self._bumps(codes).sum(-1).mean()
+        spread = residuals.square().mean(0).clamp_min(1e-8)
+        self.log_weight.copy_((-(spread * activity).log())[:, None].expand_as(self.log_weight))
+        self._placed = True
+
+    def forward(self, z: Float[Tensor, "n i"]) -> Float[Tensor, "n o"]:
+        """σ(z)."""
+        self._insist_fitted()
+        return torch.rsqrt(self.precision(z))
+
+    def precision(self, z: Float[Tensor, "n i"]) -> Float[Tensor, "n o"]:
+        """γ(z)."""
+        return F.linear(self._bumps(z), self.log_weight.exp()) + self.zeta
+
+    def _bumps(self, z: Tensor) -> Tensor:
+        return torch.exp(-self.bandwidth * self._squared_distances(z))
+
+    def _squared_distances(self, z: Tensor) -> Tensor:
+        # Differences first: the expanded form loses the digits that matter close to a centre.
+        return (z[..., None, :] - self.centers).square().sum(-1)
+
+    def _insist_fitted(self) -> None:
+        # Asked once: weights that were loaded show it by being numbers, and on a GPU every look costs a wait.
+        self._placed = self._placed or not bool(torch.isnan(self.bandwidth[0]))
+        if not self._placed:
+            raise NotFittedError("the decoder's uncertainty has not been fitted: call fit_vae, or `place` and train it")
+
+
+@push.register(RBFPrecision)
+def _(layer: RBFPrecision, value: Tensor, tangents: Tensor) -> tuple[Tensor, Tensor]:
+    # With φ_k the bumps and W' = W·λ_k φ_k:  ∂γ = −2 Σ_k W'_k (z − c_k)ᵀż = −2 (Σ_k W'_k z − Σ_k W'_k c_k)ᵀż
+    layer._insist_fitted()
+    weight = layer.log_weight.exp()
+    bumps = layer._bumps(value)
+    precision = F.linear(bumps, weight) + layer.zeta
+    slopes = (bumps * layer.bandwidth)[:, :, None] * (value[:, None, :] - layer.centers)
+    gamma_jac = -2 * torch.einsum("ok,nki->noi", weight, slopes)
+    gamma_tangents = torch.einsum("noi,dni->dno", gamma_jac, tangents)
+    std = torch.rsqrt(precision)
+    return std, -0.5 * gamma_tangents * (std / precision)
+
+
+def _bandwidths(points: np.ndarray, clusters: KMeans, per_center: bool) -> np.ndarray:
+    squared = np.square(points - clusters.cluster_centers_[clusters.labels_]).sum(1)
+    members = np.bincount(clusters.labels_, minlength=clusters.n_clusters)
+    radii = np.sqrt(np.bincount(clusters.labels_, weights=squared, minlength=clusters.n_clusters) / members)
+    median = float(np.median(radii[members > 1])) if (members > 1).any() else 0.0
+    if median == 0.0:
+        # Every centre sits on its only code: half the distance to the nearest other centre stands in for a radius.
+        gaps = np.linalg.norm(clusters.cluster_centers_[:, None] - clusters.cluster_centers_[None], axis=-1)
+        median = 0.5 * float(np.median(gaps[gaps > 0].reshape(len(gaps), -1).min(1)))
+    chosen = np.maximum(radii, _SMALLEST_RADIUS * median) if per_center else np.full(len(radii), median)
+    return 1 / (2 * np.square(chosen))

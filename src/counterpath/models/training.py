@@ -1,0 +1,223 @@
+"""The only training loop.
+
+Every model is trained by `train`: it shuffles, batches, steps, reports progress, fails early and loudly when the loss
+is no number, and writes checkpoints from which a killed run goes on to bit-identical weights (on a CPU).
+"""
+
+import hashlib
+import json
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import safetensors
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from counterpath.errors import InputError, TrainingError
+from counterpath.files import atomic
+from counterpath.progress import track
+
+Loss = Callable[[tuple[Tensor, ...], torch.Generator], Tensor]
+MakeOptimizer = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
+
+_FORMAT = "counterpath-checkpoint-1"
+
+
+@dataclass(frozen=True)
+class History:
+    """The mean loss of every epoch."""
+
+    losses: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Run:
+    """How to run a training, apart from what is trained: its seed, its checkpoint and its progress bar.
+
+    Attributes:
+        seed: Of the shuffling and of the noise in the loss.
+        checkpoint: Folder for the checkpoints; None writes none.
+        seconds_between: How often to write one, at the end of an epoch.
+        progress: Show a bar; by default where standard error is a terminal.
+    """
+
+    seed: int = 0
+    checkpoint: Path | None = None
+    seconds_between: float = 2.0
+    progress: bool | None = None
+
+
+def train(
+    name: str,
+    module: nn.Module,
+    loss: Loss,
+    tensors: Sequence[Tensor],
+    *,
+    epochs: int,
+    batch_size: int,
+    optimizer: MakeOptimizer,
+    run: Run,
+) -> History:
+    """Minimise the mean of `loss` over mini-batches, and leave `module` in evaluation mode.
+
+    Batches all have one size; what is left over at the end of an epoch is dropped, and differs from epoch to epoch.
+
+    Args:
+        name: What is trained, for the progress bar, for messages and for the checkpoint's file name.
+        module: Whose parameters are trained.
+        loss: Maps a batch (one slice of each tensor) and a random generator to a scalar.
+        tensors: The data, with one row a sample, on the device of the module.
+        epochs: Passes over the data.
+        batch_size: Rows in a batch; at most all rows.
+        optimizer: Makes the optimiser from the parameters, for instance `partial(torch.optim.Adam, lr=1e-3)`.
+        run: Seed, checkpoint and progress.
+
+    Raises:
+        InputError: If the data are empty or not finite.
+        TrainingError: If the loss stops being finite, or the checkpoint is damaged or of another run.
+    """
+    insist_finite(name, *tensors)
+    device = tensors[0].device
+    generator = torch.Generator(device).manual_seed(run.seed)
+    steps = optimizer(p for p in module.parameters() if p.requires_grad)
+    batch_size = min(batch_size, len(tensors[0]))
+    path = None if run.checkpoint is None else run.checkpoint / f"{name.replace(' ', '-')}.safetensors"
+    fingerprint = _fingerprint(name, module, tensors, epochs, batch_size, steps, run.seed) if path else ""
+    losses: list[float] = []
+    if path is not None and path.exists():
+        losses = _restore(path, fingerprint, module, steps, generator)
+    module.train()
+    written = time.monotonic()
+    with track(f"training {name}", epochs, shown=run.progress) as advance:
+        advance(len(losses))
+        while len(losses) < epochs:
+            losses.append(_epoch(loss, tensors, batch_size, steps, generator))
+            _insist_number(name, losses, steps)
+            due = time.monotonic() - written >= run.seconds_between or len(losses) == epochs
+            if path is not None and due:
+                _save(path, fingerprint, module, steps, generator, losses)
+                written = time.monotonic()
+            advance(note=f"loss {losses[-1]:.4g}")
+    module.eval()
+    return History(tuple(losses))
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Draw initial weights from `seed` without touching the caller's random state."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
+
+
+def insist_finite(name: str, *tensors: Tensor) -> None:
+    """Raise an error that names the first row and column that is not a finite number."""
+    if len({len(tensor) for tensor in tensors}) != 1:
+        raise InputError(f"{name}: the tensors differ in rows: {[len(tensor) for tensor in tensors]}")
+    if len(tensors[0]) == 0:
+        raise InputError(f"{name}: there are no rows to train on")
+    for tensor in tensors:
+        bad = (~tensor.isfinite()).nonzero()
+        if len(bad):
+            row, *column = bad[0].tolist()
+            where = f"row {row}" + (f", column {column[0]}" if column else "")
+            raise InputError(f"{name}: the data hold {len(bad)} values that are NaN or infinite (first: {where})")
+
+
+def _epoch(
+    loss: Loss,
+    tensors: Sequence[Tensor],
+    batch_size: int,
+    optimizer: torch.optim.Optimizer,
+    generator: torch.Generator,
+) -> float:
+    device = tensors[0].device
+    order = torch.randperm(len(tensors[0]), generator=generator, device=device)
+    total = torch.zeros((), device=device)  # summed on the device: one wait for the host an epoch, not one a batch
+    batches = order[: len(order) // batch_size * batch_size].view(-1, batch_size)
+    for rows in batches:
+        value = loss(tuple(tensor[rows] for tensor in tensors), generator)
+        optimizer.zero_grad(set_to_none=True)
+        value.backward()
+        optimizer.step()
+        total += value.detach()
+    return float(total) / len(batches)
+
+
+def _insist_number(name: str, losses: list[float], optimizer: torch.optim.Optimizer) -> None:
+    if not math.isfinite(losses[-1]):
+        rate = optimizer.param_groups[0]["lr"]
+        before = f"; it was {losses[-2]:.4g} in the epoch before" if len(losses) > 1 else ""
+        raise TrainingError(
+            f"training {name}: the loss became {losses[-1]} in epoch {len(losses)}{before}. "
+            f"Scale the features to about [0, 1] and try a learning rate below {rate:g}"
+        )
+
+
+def _fingerprint(
+    name: str,
+    module: nn.Module,
+    tensors: Sequence[Tensor],
+    epochs: int,
+    batch_size: int,
+    optimizer: torch.optim.Optimizer,
+    seed: int,
+) -> str:
+    """What makes two runs the same run: the data, the initial weights, the optimiser's settings and the seed."""
+    digest = hashlib.sha256()
+    settings = {key: repr(value) for key, value in optimizer.defaults.items()}
+    digest.update(json.dumps([name, epochs, batch_size, seed, type(optimizer).__name__, settings]).encode())
+    for tensor in (*tensors, *module.state_dict().values()):
+        digest.update(str((tuple(tensor.shape), tensor.dtype)).encode())
+        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _save(
+    path: Path,
+    fingerprint: str,
+    module: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    generator: torch.Generator,
+    losses: list[float],
+) -> None:
+    tensors = {f"weights.{key}": value for key, value in module.state_dict().items()}
+    tensors["random"] = generator.get_state()
+    for index, state in optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer.{index}.{key}": torch.as_tensor(value) for key, value in state.items()}
+    header = {"format": _FORMAT, "fingerprint": fingerprint, "losses": json.dumps(losses)}
+    with atomic(path) as temporary:
+        save_file({key: value.detach().contiguous() for key, value in tensors.items()}, temporary, metadata=header)
+
+
+def _restore(
+    path: Path, fingerprint: str, module: nn.Module, optimizer: torch.optim.Optimizer, generator: torch.Generator
+) -> list[float]:
+    """Put weights, optimiser and random state back as they were, and return the losses so far."""
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            header = file.metadata() or {}
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    except (safetensors.SafetensorError, OSError) as error:
+        raise TrainingError(f"the checkpoint {path} is damaged ({error}): delete it to train again") from error
+    if header.get("format") != _FORMAT or header.get("fingerprint") != fingerprint:
+        raise TrainingError(
+            f"the checkpoint {path} belongs to another run (other data, settings, seed or version): "
+            "delete it, or use another folder"
+        )
+    weights = {key.removeprefix("weights."): value for key, value in tensors.items() if key.startswith("weights.")}
+    module.load_state_dict(weights)
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, value in tensors.items():
+        if key.startswith("optimizer."):
+            _, index, entry = key.split(".")
+            state.setdefault(int(index), {})[entry] = value
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+    generator.set_state(tensors["random"].cpu())
+    losses: list[float] = json.loads(header["losses"])
+    return losses

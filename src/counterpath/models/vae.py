@@ -1,0 +1,216 @@
+"""A variational autoencoder whose decoder knows where it has seen data."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from counterpath.blocks import map_blocks
+from counterpath.errors import InputError, choose
+from counterpath.geometry.linearize import Linearization, axes, jacobian
+from counterpath.models.latent import join
+from counterpath.models.layers import DEFAULT_ZETA, RBFPrecision, mlp
+from counterpath.models.training import Run, insist_finite, seeded, train
+
+Output = Literal["sigmoid", "linear"]
+OUTPUTS: dict[str, type[nn.Module]] = {"sigmoid": nn.Sigmoid, "linear": nn.Identity}
+
+
+class VAE(nn.Module):
+    """Gaussian VAE: z ~ N(m(x), s(x)²), x = μ(z) + σ(z)⊙ε, with σ from an RBF network.
+
+    Args:
+        features: D, the width of a row.
+        latent: d, the width of a code.
+        hidden: Widths of the encoder's hidden layers; the decoder mirrors them.
+        context: Width of what the model is conditioned on; 0 for an unconditional model. Encoder, mean and
+            uncertainty all see it.
+        output: "sigmoid" for rows in [0, 1], "linear" for rows without bounds.
+        centers: RBF centres of the uncertainty.
+        zeta: Floor ζ of the precision.
+
+    References:
+        Kingma and Welling, "Auto-encoding variational Bayes", ICLR 2014.
+    """
+
+    def __init__(
+        self,
+        features: int,
+        latent: int,
+        *,
+        hidden: tuple[int, ...] = (512, 256),
+        context: int = 0,
+        output: Output = "sigmoid",
+        centers: int = 200,
+        zeta: float = DEFAULT_ZETA,
+    ) -> None:
+        super().__init__()
+        self.latent, self.context = latent, context
+        self.encoder = mlp([features + context, *hidden, 2 * latent])
+        self.decoder = mlp([latent + context, *reversed(hidden), features], final=choose("output", output, OUTPUTS)())
+        self.precision = RBFPrecision(latent + context, features, centers, zeta)
+
+    def posterior(
+        self, x: Float[Tensor, "n D"], context: Float[Tensor, "n c"] | None = None
+    ) -> tuple[Float[Tensor, "n d"], Float[Tensor, "n d"]]:
+        """Mean m(x) and standard deviation s(x) of the approximate posterior."""
+        mean, log_variance = self.encoder(join(x, self._checked(context))).chunk(2, dim=-1)
+        return mean, torch.exp(0.5 * log_variance)
+
+    def encode(self, x: Float[Tensor, "n D"], context: Float[Tensor, "n c"] | None = None) -> Float[Tensor, "n d"]:
+        """m(x)."""
+        return self.posterior(x, context)[0]
+
+    def decode(self, z: Float[Tensor, "n d"], context: Float[Tensor, "n c"] | None = None) -> Float[Tensor, "n D"]:
+        """μ(z)."""
+        return self.decoder(join(z, self._checked(context)))  # type: ignore[no-any-return]
+
+    def uncertainty(self, z: Float[Tensor, "n d"], context: Float[Tensor, "n c"] | None = None) -> Float[Tensor, "n D"]:
+        """σ(z)."""
+        return self.precision(join(z, self._checked(context)))  # type: ignore[no-any-return]
+
+    def linearize(self, z: Float[Tensor, "n d"], context: Float[Tensor, "n c"] | None = None) -> Linearization:
+        """μ(z) and σ(z) with their Jacobians by z."""
+        point = join(z, self._checked(context))
+        tangents = axes(point, self.latent)
+        return Linearization(*jacobian(self.decoder, point, tangents), *jacobian(self.precision, point, tangents))
+
+    def _checked(self, context: Tensor | None) -> Tensor | None:
+        width = 0 if context is None else context.shape[-1]
+        if width != self.context:
+            raise InputError(f"this VAE is conditioned on {self.context} features; given {width}")
+        return context
+
+
+@dataclass(frozen=True)
+class VAETraining:
+    """How a VAE is trained; the defaults are those of the paper's appendix.
+
+    Attributes:
+        mean_epochs: Epochs for encoder and mean.
+        std_epochs: Epochs for the RBF network, with encoder and mean frozen.
+        batch_size: Rows in a batch.
+        learning_rate: Adam's, for encoder and mean.
+        std_learning_rate: Adam's, for the RBF network.
+        beta: Weight of the Kullback–Leibler term.
+        bandwidth: λ of the RBF network, or "auto" (see `RBFPrecision.place`).
+        per_center: With "auto", one λ a centre.
+    """
+
+    mean_epochs: int = 100
+    std_epochs: int = 300
+    batch_size: int = 512
+    learning_rate: float = 1e-3
+    std_learning_rate: float = 1e-3
+    beta: float = 1e-4
+    bandwidth: float | str = "auto"
+    per_center: bool = False
+
+
+def fit_vae(
+    x: Float[Tensor, "n D"],
+    latent: int,
+    *,
+    context: Float[Tensor, "n c"] | None = None,
+    hidden: tuple[int, ...] = (512, 256),
+    output: Output = "sigmoid",
+    centers: int = 200,
+    zeta: float = DEFAULT_ZETA,
+    training: VAETraining | None = None,
+    run: Run | None = None,
+) -> VAE:
+    """Fit a VAE in two phases: encoder and mean first; then both are frozen and only the uncertainty is fitted.
+
+    References:
+        Detlefsen, Jørgensen and Hauberg, "Reliable training and estimation of variance networks", NeurIPS 2019.
+    """
+    run = run or Run()
+    insist_finite("VAE", x)
+    if len(x) < centers:
+        raise InputError(f"{centers} RBF centres need at least as many rows; given {len(x)}: use fewer centres")
+    widths = {"hidden": hidden, "context": 0 if context is None else context.shape[-1], "centers": centers}
+    with seeded(run.seed):
+        vae = VAE(x.shape[-1], latent, output=output, zeta=zeta, **widths).to(x)  # type: ignore[arg-type]
+    training = training or VAETraining()
+    tensors = (x,) if context is None else (x, context)
+    _fit_mean(vae, tensors, training, run)
+    fit_uncertainty(vae, x, context=context, training=training, run=run)
+    return vae
+
+
+def _fit_mean(vae: VAE, tensors: tuple[Tensor, ...], training: VAETraining, run: Run) -> None:
+    vae.precision.requires_grad_(False)
+
+    def loss(batch: tuple[Tensor, ...], generator: torch.Generator) -> Tensor:
+        x, *rest = batch
+        context = rest[0] if rest else None
+        mean, std = vae.posterior(x, context)
+        error = (vae.decode(_sample(mean, std, generator), context) - x).square().sum(-1)
+        divergence = 0.5 * (mean.square() + std.square() - 1 - 2 * std.log()).sum(-1)
+        return (error + training.beta * divergence).mean()
+
+    adam = partial(torch.optim.Adam, lr=training.learning_rate)
+    train(
+        "vae mean",
+        vae,
+        loss,
+        tensors,
+        epochs=training.mean_epochs,
+        batch_size=training.batch_size,
+        optimizer=adam,
+        run=run,
+    )
+
+
+def fit_uncertainty(
+    vae: VAE,
+    x: Float[Tensor, "n D"],
+    *,
+    context: Float[Tensor, "n c"] | None = None,
+    training: VAETraining,
+    run: Run,
+) -> None:
+    """Fit the RBF network by maximum likelihood, with encoder and mean frozen.
+
+    Minimises −log N(x; μ(z), σ(z)²) over W for z drawn from the posterior.
+    """
+    vae.eval().requires_grad_(False)
+    with torch.no_grad():
+        mean = map_blocks(vae.encode, x, context)
+        std = map_blocks(lambda *rows: vae.posterior(*rows)[1], x, context)
+        residuals = map_blocks(vae.decode, mean, context) - x
+    vae.precision.place(
+        join(mean, context), residuals, bandwidth=training.bandwidth, per_center=training.per_center, seed=run.seed
+    )
+    vae.precision.requires_grad_(True)
+
+    def loss(batch: tuple[Tensor, ...], generator: torch.Generator) -> Tensor:
+        x, mean, std, *rest = batch
+        context = rest[0] if rest else None
+        z = _sample(mean, std, generator)
+        with torch.no_grad():
+            squared_error = (vae.decode(z, context) - x).square()
+        precision = vae.precision.precision(join(z, context))
+        return 0.5 * (squared_error * precision - precision.log()).sum(-1).mean()
+
+    tensors = (x, mean, std) if context is None else (x, mean, std, context)
+    adam = partial(torch.optim.Adam, lr=training.std_learning_rate)
+    train(
+        "vae uncertainty",
+        vae.precision,
+        loss,
+        tensors,
+        epochs=training.std_epochs,
+        batch_size=training.batch_size,
+        optimizer=adam,
+        run=run,
+    )
+    vae.requires_grad_(False)
+
+
+def _sample(mean: Tensor, std: Tensor, generator: torch.Generator) -> Tensor:
+    noise = torch.randn(mean.shape, generator=generator, dtype=mean.dtype, device=mean.device)
+    return mean + std * noise

@@ -1,0 +1,49 @@
+"""Figures: one look for all of them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from counterpath.files import atomic
+
+COLORS = {
+    "wachter": "#56B4E9",
+    "ambient": "#CC79A7",
+    "sgd": "#D55E00",
+    "rsgd": "#0072B2",
+    "rsgd-c": "#009E73",
+    "flow": "#E69F00",
+    "nearest": "#555555",
+}
+"""One colour a method, from the palette of Okabe and Ito, which colour-blind readers can tell apart."""
+
+CLASS_COLORS = ("#7a7a7a", "#E6C229")
+
+_STYLE: Any = {
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "savefig.dpi": 160,
+    "svg.hashsalt": "counterpath",
+    "svg.fonttype": "none",
+}
+
+
+@contextmanager
+def figure(path: Path, width: float, height: float) -> Iterator[Figure]:
+    """Draw on a figure of `width` × `height` inches, and save it as `path`.png and `path`.svg.
+
+    Nothing is written if drawing fails. The figure is its own canvas: no window, no global state.
+    """
+    with mpl.rc_context(_STYLE):
+        fig = Figure(figsize=(width, height), layout="constrained")
+        yield fig
+        for suffix, metadata in ((".png", {}), (".svg", {"Date": None})):
+            with atomic(path.with_suffix(suffix)) as temporary:
+                fig.savefig(temporary, metadata=metadata)

@@ -1,0 +1,97 @@
+"""One step: where am I, which way is down, and how far to go."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from counterpath.geometry.metric import Metric, damped, euclidean, try_solve
+from counterpath.models.latent import LatentModel
+from counterpath.search.objective import Evaluation, Objective
+
+StepRule = Callable[[Tensor, Tensor], Tensor]
+"""Scales a direction r `(n, d)`, given ∇f `(n, d)`, to a step of unit size; the search multiplies it by η."""
+
+
+@dataclass(frozen=True)
+class Slope:
+    """What is known at n latent points before the step.
+
+    Attributes:
+        x: The decoded rows.
+        loss: f(z).
+        probability: Of the target class.
+        sigma: The decoder's uncertainty, averaged over the features; 0 for models that have none.
+        gradient: ∇f, by z.
+        direction: r = M⁻¹∇f, in the metric's precision; zero in rows where it is not valid.
+        valid: Where the metric could be inverted and everything is finite.
+    """
+
+    x: Float[Tensor, "n D"]
+    loss: Float[Tensor, "n"]
+    probability: Float[Tensor, "n"]
+    sigma: Float[Tensor, "n"]
+    gradient: Float[Tensor, "n d"]
+    direction: Float[Tensor, "n d"]
+    valid: Bool[Tensor, "n"]
+
+
+def slope(
+    model: LatentModel,
+    metric: Metric,
+    objective: Objective,
+    z: Float[Tensor, "n d"],
+    factual: Float[Tensor, "n D"],
+    context: Float[Tensor, "n c"] | None,
+    damping: float,
+) -> Slope:
+    """Decode, evaluate and point downhill, with a single linearisation of the model."""
+    if metric is euclidean:
+        return _plain_slope(model, objective, z, factual, context)
+    lin = model.linearize(z, context)
+    here = objective.evaluate(lin.mean, factual)
+    gradient = (here.gradient[:, None, :] @ lin.mean_jac)[:, 0]
+    direction, valid = try_solve(damped(metric(lin), damping), gradient)
+    return _slope(lin.mean, here, lin.std, gradient.to(direction.dtype), direction, valid)
+
+
+def _plain_slope(model: LatentModel, objective: Objective, z: Tensor, factual: Tensor, context: Tensor | None) -> Slope:
+    """The same for M = I, which needs no Jacobian: one vector–Jacobian product is cheaper."""
+    with torch.enable_grad():
+        z = z.detach().requires_grad_()
+        x = model.decode(z, context)
+        here = objective.evaluate(x, factual)
+        gradient = torch.autograd.grad(x, z, here.gradient)[0]
+    std = model.uncertainty(z.detach(), context)
+    return _slope(x.detach(), here, std, gradient, gradient, gradient.isfinite().all(-1))
+
+
+def _slope(
+    x: Tensor, here: Evaluation, std: Tensor | None, gradient: Tensor, direction: Tensor, valid: Tensor
+) -> Slope:
+    sigma = torch.zeros_like(here.loss) if std is None else std.mean(-1)
+    valid = valid & here.loss.isfinite() & sigma.isfinite()
+    return Slope(x, here.loss, here.probability, sigma, gradient, torch.where(valid[:, None], direction, 0), valid)
+
+
+def euclidean_length(direction: Float[Tensor, "n d"], gradient: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+    """r / ‖r‖₂: the paper's step, of unit length in latent coordinates (equation 3)."""
+    return _divide(direction, direction.norm(dim=-1))
+
+
+def riemannian_length(direction: Float[Tensor, "n d"], gradient: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+    """r / √(rᵀMr): a step of unit length under the metric, the same in any latent coordinates.
+
+    Because Mr = ∇f, the squared length rᵀMr is rᵀ∇f.
+    """
+    return _divide(direction, (direction * gradient).sum(-1).clamp_min(0).sqrt())
+
+
+STEP_RULES: dict[str, StepRule] = {"euclidean": euclidean_length, "riemannian": riemannian_length}
+
+
+def _divide(direction: Tensor, size: Tensor) -> Tensor:
+    zero = size == 0
+    return torch.where(zero[:, None], 0, direction / torch.where(zero, 1, size)[:, None])
