@@ -88,8 +88,8 @@ def _print_surface(results: dict[str, Any], folder: Path) -> None:
     console.print(table)
     seeds = len(results["seeds"])
     console.print(
-        f"Median over {seeds} seed{'s' * (seeds > 1)}. LD² (squared distance to the nearest training point) and turning "
-        f"(radians) over each method's valid rows; hole shares over all rows.\n"
+        f"Median over {seeds} seed{'s' * (seeds > 1)}. LD² (squared distance to the nearest training point) and "
+        f"turning (radians) over each method's valid rows; hole shares over all rows.\n"
         f"Uncertainty: σ {uncertainty['sigma_on']:.3g} on the data, {uncertainty['sigma_off']:.3g} off them, "
         f"AUC {uncertainty['auc']:.3f}; share of σ in tr(M) {uncertainty['sigma_share']:.3f}.",
         highlight=False,

@@ -3,12 +3,13 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 
+@runtime_checkable
 class Advance(Protocol):
     """Moves a progress bar on; `note` replaces the text at its end."""
 

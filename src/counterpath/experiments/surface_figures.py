@@ -14,7 +14,7 @@ from counterpath.blocks import map_blocks
 from counterpath.data.surface import HOLE_RADIUS, chart_of
 from counterpath.geometry.curve import geodesic, metric_field
 from counterpath.geometry.linearize import jacobian
-from counterpath.geometry.metric import Metric, damped, guided, pullback, volume
+from counterpath.geometry.metric import DAMPING, Metric, damped, guided, pullback, volume
 from counterpath.models.flow import FlowModel
 from counterpath.models.vae import VAE
 from counterpath.plots import CLASS_COLORS, COLORS, figure
@@ -219,7 +219,7 @@ def _background(fig: Any, axes: Axes, vae: VAE, scene: "Scene", field: Callable[
 
 
 def _log_volume(vae: VAE, metric: Metric) -> Callable[[Tensor], Tensor]:
-    return lambda z: volume(damped(metric(vae.linearize(z)))).log10()
+    return lambda z: volume(damped(metric(vae.linearize(z))), floor=DAMPING).log10()
 
 
 def _codes(axes: Axes, vae: VAE, scene: "Scene") -> None:

@@ -83,11 +83,11 @@ def geodesic(
         initial: Curves to begin with, ends included; straight lines by default.
 
     Raises:
-        InputError: If the shapes disagree.
+        InputError: If there are too few segments.
         GeometryError: If the metric is not finite along the initial curve.
     """
-    if start.shape != end.shape:
-        raise InputError(f"start and end must have one shape; given {tuple(start.shape)} and {tuple(end.shape)}")
+    if segments < 2:
+        raise InputError(f"a geodesic needs at least 2 segments to bend; given {segments}")
     times = torch.linspace(0, 1, segments + 1, dtype=start.dtype, device=start.device)[None, :, None]
     points = start[:, None] * (1 - times) + end[:, None] * times if initial is None else initial.clone()
     points[:, 0], points[:, -1] = start, end

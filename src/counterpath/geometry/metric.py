@@ -118,9 +118,9 @@ def damped(metric: Float[Tensor, "n d d"], damping: float = DAMPING) -> Float[Te
     return metric + damping * torch.eye(metric.shape[-1], dtype=metric.dtype, device=metric.device)
 
 
-def volume(metric: Float[Tensor, "n d d"]) -> Float[Tensor, "n"]:
-    """The volume element √det M: how much space a unit of latent space holds."""
-    lower, positive = cholesky(metric)
+def volume(metric: Float[Tensor, "n d d"], floor: float = 0.0) -> Float[Tensor, "n"]:
+    """The volume element √det M: how much space a unit of latent space holds. For `floor` see `cholesky`."""
+    lower, positive = cholesky(metric, floor)
     _insist(positive)
     return torch.diagonal(lower, dim1=-2, dim2=-1).prod(-1)
 
@@ -137,10 +137,10 @@ def solve(metric: Float[Tensor, "n d d"], vector: Float[Tensor, "n d"]) -> Float
 
 
 def try_solve(
-    metric: Float[Tensor, "n d d"], vector: Float[Tensor, "n d"]
+    metric: Float[Tensor, "n d d"], vector: Float[Tensor, "n d"], floor: float = 0.0
 ) -> tuple[Float[Tensor, "n d"], Bool[Tensor, "n"]]:
     """M⁻¹v for every row, in the metric's precision, and for which rows it is valid. Invalid rows hold zeros."""
-    lower, valid = cholesky(metric)
+    lower, valid = cholesky(metric, floor)
     vector = vector.to(metric.dtype)
     if metric.shape[-1] <= _UNROLLED_UP_TO:
         solution = _substitute(lower, vector)
@@ -150,11 +150,18 @@ def try_solve(
     return torch.where(valid[:, None], solution, 0), valid
 
 
-def cholesky(metric: Float[Tensor, "n d d"]) -> tuple[Float[Tensor, "n d d"], Bool[Tensor, "n"]]:
+def cholesky(
+    metric: Float[Tensor, "n d d"], floor: float = 0.0
+) -> tuple[Float[Tensor, "n d d"], Bool[Tensor, "n"]]:
     """The lower Cholesky factor, and for which rows the metric is positive definite.
 
     Small matrices are factorised by unrolled element-wise arithmetic: the batch is the vector dimension, nothing is
     synchronised with the host, and a GPU can capture it.
+
+    Args:
+        metric: Symmetric matrices.
+        floor: A lower bound of every pivot that the caller knows of. Those of M + δI are at least δ for any positive
+            semi-definite M, so a smaller one is a rounding error, and δ is closer to the truth.
     """
     if metric.shape[-1] > _UNROLLED_UP_TO:
         lower, info = torch.linalg.cholesky_ex(metric)
@@ -167,6 +174,7 @@ def cholesky(metric: Float[Tensor, "n d d"]) -> tuple[Float[Tensor, "n d d"], Bo
         for j in range(i):
             row.append((metric[:, i, j] - _dot(row, rows[j], j)) / rows[j][j])
         pivot = metric[:, i, i] - _dot(row, row, i)
+        pivot = torch.where(pivot < floor, floor, pivot)
         valid = valid & (pivot > 0) & pivot.isfinite()
         rows.append([*row, torch.where(pivot > 0, pivot, 1).sqrt()])
     zero = torch.zeros_like(metric[:, 0, 0])

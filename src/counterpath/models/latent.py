@@ -1,6 +1,6 @@
 """What a search needs of a generative model, and the model that is none: the data space itself."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from counterpath.geometry.linearize import Linearization, axes
 
 
+@runtime_checkable
 class LatentModel(Protocol):
     """Anything whose latent space can be searched.
 

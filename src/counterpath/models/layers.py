@@ -17,8 +17,8 @@ from counterpath.geometry.linearize import push
 
 M = TypeVar("M", bound=nn.Module)
 
-DEFAULT_ZETA = 1e-4
-"""The floor ζ of the precision: off the data σ rises to ζ^(−1/2) = 100, a hundred times the range of a feature."""
+DEFAULT_ZETA = 1e-6
+"""The floor ζ of the precision: off the data σ rises to ζ^(−1/2) = 1000."""
 
 _SMALLEST_RADIUS = 0.25
 """A centre's own radius is at least this share of the median radius (a cluster of one point has radius 0)."""

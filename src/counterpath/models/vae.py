@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -15,7 +14,6 @@ from counterpath.models.latent import join
 from counterpath.models.layers import DEFAULT_ZETA, RBFPrecision, mlp
 from counterpath.models.training import Run, insist_finite, seeded, train
 
-Output = Literal["sigmoid", "linear"]
 OUTPUTS: dict[str, type[nn.Module]] = {"sigmoid": nn.Sigmoid, "linear": nn.Identity}
 
 
@@ -43,7 +41,7 @@ class VAE(nn.Module):
         *,
         hidden: tuple[int, ...] = (512, 256),
         context: int = 0,
-        output: Output = "sigmoid",
+        output: str = "sigmoid",
         centers: int = 200,
         zeta: float = DEFAULT_ZETA,
     ) -> None:
@@ -116,7 +114,7 @@ def fit_vae(
     *,
     context: Float[Tensor, "n c"] | None = None,
     hidden: tuple[int, ...] = (512, 256),
-    output: Output = "sigmoid",
+    output: str = "sigmoid",
     centers: int = 200,
     zeta: float = DEFAULT_ZETA,
     training: VAETraining | None = None,

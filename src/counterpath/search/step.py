@@ -53,7 +53,7 @@ def slope(
     lin = model.linearize(z, context)
     here = objective.evaluate(lin.mean, factual)
     gradient = (here.gradient[:, None, :] @ lin.mean_jac)[:, 0]
-    direction, valid = try_solve(damped(metric(lin), damping), gradient)
+    direction, valid = try_solve(damped(metric(lin), damping), gradient, floor=damping)
     return _slope(lin.mean, here, lin.std, gradient.to(direction.dtype), direction, valid)
 
 

@@ -1,0 +1,92 @@
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from counterpath.data.surface import SCALE
+from counterpath.experiments import surface
+from counterpath.experiments.surface import Preset, boundary_metric, enters_hole, median, reproduce
+from counterpath.methods import METHODS
+
+TINY = Preset(600, 200, 40, 60, 10, 4, 60)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("surface")
+
+
+@pytest.fixture(scope="module")
+def results(folder: Path) -> dict[str, object]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(surface.PRESETS, "tiny", TINY)
+        return reproduce(preset="tiny", seeds=[0, 1], device="cpu", out=folder)
+
+
+def test_the_results_have_the_promised_shape(results: dict, folder: Path) -> None:  # type: ignore[type-arg]
+    assert json.loads((folder / "results.json").read_text()) == results
+    assert results["dataset"] == "surface"
+    assert results["seeds"] == [0, 1]
+    assert results["protocol"]["train_rows"] == 600
+    assert {*METHODS, "nearest"} == set(results["methods"])
+    for figures in results["methods"].values():
+        assert {
+            "flip_ratio",
+            "hole_share",
+            "hole_share_behind",
+            "ld_end",
+            "path_ld_max",
+            "instability",
+            "turning",
+        } <= set(figures)
+        assert 0 <= figures["flip_ratio"] <= 1
+    assert results["methods"]["nearest"]["flip_ratio"] == 1
+    assert results["methods"]["nearest"]["ld_end"] == 0
+    assert set(results["uncertainty"]) == {"sigma_share", "sigma_on", "sigma_off", "auc"}
+    assert len(results["by_seed"]) == 2
+
+
+def test_every_figure_is_written_twice(results: dict, folder: Path) -> None:  # type: ignore[type-arg]
+    names = {"teaser", "metric", "paths-latent", "paths-surface", "representation", "flow"}
+    written = {path.name for path in (folder / "figures").iterdir()}
+    assert written == {f"{name}.{kind}" for name in names for kind in ("png", "svg")}
+
+
+@pytest.mark.timeout(300)
+def test_ten_times_less_damping_changes_no_figure(results: dict, folder: Path) -> None:  # type: ignore[type-arg]
+    """Runs on the checkpoints of the first run, so it also shows that those are used."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(surface.PRESETS, "tiny", TINY)
+        methods = [name for name in METHODS if name != "flow"]
+        other = reproduce(preset="tiny", seeds=[0, 1], device="cpu", out=folder, damping=1e-7, methods=methods)
+    for name in ("rsgd", "rsgd-c"):
+        for key, value in other["methods"][name].items():
+            if not key.endswith("_common"):  # the rows that all methods solved are others without the flow
+                assert value == pytest.approx(results["methods"][name][key], abs=0.01), (name, key)
+
+
+def _path(*chart: tuple[float, float]) -> torch.Tensor:
+    u = torch.tensor(chart)
+    return torch.cat([(torch.pi * (u + 1) - torch.pi) / SCALE, torch.zeros(len(u), 1)], 1)[:, None]
+
+
+def test_entering_the_hole_is_judged_between_the_points_too() -> None:
+    assert enters_hole(_path((0.0, -0.5), (0.0, 0.5))).tolist() == [True]
+    assert enters_hole(_path((0.1, -0.5), (0.1, 0.5))).tolist() == [True]
+    assert enters_hole(_path((0.16, -0.5), (0.16, 0.5))).tolist() == [False]
+    assert enters_hole(_path((0.0, -0.5), (0.0, -0.16), (0.5, -0.16), (0.5, 0.5))).tolist() == [False]
+    assert enters_hole(_path((0.0, 0.1), (0.0, 0.1))).tolist() == [True]
+
+
+def test_the_classifier_s_metric_is_larger_near_the_boundary(results: dict) -> None:  # type: ignore[type-arg]
+    assert results["boundary"]["ratio"] > 1
+
+
+def test_medians_skip_what_is_missing() -> None:
+    assert median([{"a": 1, "b": None}, {"a": 3, "b": 2}, {"a": 2, "b": None}]) == {"a": 2, "b": 2}
+    assert median([None]) is None
+
+
+def test_boundary_metric_is_finite(parts) -> None:  # type: ignore[no-untyped-def]
+    assert boundary_metric(parts.classifier, torch.randn(500, 3))["trace_near"] > 0

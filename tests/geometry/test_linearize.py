@@ -1,0 +1,119 @@
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from counterpath.errors import InputError
+from counterpath.geometry.linearize import jacobian, jacobian_autodiff
+from counterpath.models.layers import RBFPrecision, mlp
+from counterpath.models.training import seeded
+
+from ..conftest import random_vae
+
+
+class Unknown(nn.Module):
+    """A layer without a rule."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.sin(x) * x.sum(-1, keepdim=True)
+
+
+def _rbf() -> RBFPrecision:
+    with seeded(0):
+        layer = RBFPrecision(3, 4, 5).double()
+        layer.place(torch.randn(50, 3).double(), torch.rand(50, 4).double(), per_center=True)
+    return layer
+
+
+def _batch_norm() -> nn.BatchNorm1d:
+    layer = nn.BatchNorm1d(3).double().eval()
+    layer.running_mean, layer.running_var = torch.randn(3).double(), torch.rand(3).double() + 0.1
+    return layer
+
+
+def _network() -> nn.Sequential:
+    with seeded(0):
+        return mlp([3, 8, 6, 4], final=nn.Softmax(-1)).double().eval()
+
+
+LAYERS: dict[str, Any] = {
+    "identity": nn.Identity,
+    "linear": lambda: nn.Linear(3, 4).double(),
+    "linear without bias": lambda: nn.Linear(3, 4, bias=False).double(),
+    "batch norm": _batch_norm,
+    "batch norm without weights": lambda: nn.BatchNorm1d(3, affine=False).double().eval(),
+    "tanh": nn.Tanh,
+    "sigmoid": nn.Sigmoid,
+    "softplus": lambda: nn.Softplus(beta=2.0),
+    "softmax": lambda: nn.Softmax(-1),
+    "rbf": _rbf,
+    "network": _network,
+    "no rule": Unknown,
+    "no rule inside": lambda: nn.Sequential(nn.Linear(3, 3).double(), Unknown(), nn.Tanh()),
+}
+
+
+def central_differences(function: Any, x: Tensor, step: float = 1e-5) -> Tensor:
+    columns = []
+    for axis in range(x.shape[1]):
+        shift = torch.zeros_like(x)
+        shift[:, axis] = step
+        columns.append((function(x + shift) - function(x - shift)) / (2 * step))
+    return torch.stack(columns, -1)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_jacobians_agree_with_differences_and_with_each_other(name: str) -> None:
+    with seeded(3):
+        layer = LAYERS[name]().requires_grad_(False)
+        x = torch.randn(7, 3, dtype=torch.float64)
+    value, closed = jacobian(layer, x)
+    other_value, autodiff = jacobian_autodiff(layer, x)
+    torch.testing.assert_close(value, layer(x), rtol=0, atol=1e-12)
+    torch.testing.assert_close(other_value, layer(x), rtol=0, atol=1e-12)
+    torch.testing.assert_close(closed, central_differences(layer, x), rtol=0, atol=1e-6)
+    torch.testing.assert_close(closed, autodiff, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("context", [0, 2])
+def test_the_linearisation_of_a_vae(context: int) -> None:
+    vae = random_vae(context=context)
+    with seeded(4):
+        z = torch.randn(9, 3, dtype=torch.float64)
+        condition = torch.rand(9, context, dtype=torch.float64) if context else None
+    lin = vae.linearize(z, condition)
+    assert lin.std is not None
+    assert lin.std_jac is not None
+    for value, jac, function in (
+        (lin.mean, lin.mean_jac, lambda p: vae.decode(p, condition)),
+        (lin.std, lin.std_jac, lambda p: vae.uncertainty(p, condition)),
+    ):
+        assert jac.shape == (9, 6, 3)
+        torch.testing.assert_close(value, function(z), rtol=0, atol=1e-12)
+        torch.testing.assert_close(jac, central_differences(function, z), rtol=1e-7, atol=1e-6)
+        torch.testing.assert_close(jac, jacobian_autodiff(function, z)[1], rtol=1e-12, atol=1e-10)
+
+
+def test_tangents_select_directions() -> None:
+    layer = _network()
+    x = torch.randn(5, 3, dtype=torch.float64)
+    direction = torch.randn(1, 5, 3, dtype=torch.float64)
+    expected = (jacobian(layer, x)[1] @ direction[0][..., None])[..., 0]
+    torch.testing.assert_close(jacobian(layer, x, direction)[1][..., 0], expected, rtol=0, atol=1e-12)
+
+
+def test_second_derivatives_flow_through_the_closed_form() -> None:
+    layer = _network()
+    x = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda p: jacobian(layer, p)[1], x)
+
+
+def test_a_batch_norm_in_training_mode_is_refused() -> None:
+    with pytest.raises(InputError, match=r"\.eval\(\)"):
+        jacobian(nn.BatchNorm1d(3), torch.randn(5, 3))
+
+
+def test_a_softmax_over_rows_is_refused() -> None:
+    with pytest.raises(InputError, match="dim=-1"):
+        jacobian(nn.Softmax(0), torch.randn(5, 3))

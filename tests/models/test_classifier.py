@@ -1,0 +1,37 @@
+import pytest
+import torch
+
+from counterpath.data.surface import Surface
+from counterpath.errors import InputError
+from counterpath.methods import Parts
+from counterpath.models.classifier import balanced_accuracy, fit_classifier
+
+from ..conftest import random_classifier
+
+
+def test_the_last_layer_is_linear_on_the_representation() -> None:
+    classifier = random_classifier(width=8)
+    x = torch.randn(5, 6, dtype=torch.float64)
+    h = classifier.representation(x)
+    assert h.shape == (5, 8)
+    torch.testing.assert_close(classifier(x), h @ classifier.head.weight[0] + classifier.head.bias)
+    torch.testing.assert_close(classifier.probability(x), torch.sigmoid(classifier(x)))
+
+
+def test_it_learns(parts: Parts, surface: Surface) -> None:
+    assert balanced_accuracy(parts.classifier, surface.x, surface.y) > 0.8
+
+
+def test_balanced_accuracy_weighs_the_classes_alike(parts: Parts) -> None:
+    x = torch.randn(100, 3)
+    predicted = parts.classifier(x) > 0
+    y = predicted.float()
+    assert balanced_accuracy(parts.classifier, x, y) == 1.0
+    assert balanced_accuracy(parts.classifier, x, 1 - y) == 0.0
+
+
+def test_labels_must_be_two_classes(surface: Surface) -> None:
+    with pytest.raises(InputError, match="both classes in its labels; given only class 1"):
+        fit_classifier(surface.x, torch.ones(600))
+    with pytest.raises(InputError, match="labels must be 0 or 1"):
+        fit_classifier(surface.x, 2 * surface.y)

@@ -1,0 +1,206 @@
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from counterpath.errors import InputError, TrainingError
+from counterpath.models.layers import mlp
+from counterpath.models.training import History, Run, seeded, train
+
+ADAM = partial(torch.optim.Adam, lr=1e-2)
+
+
+def _data(rows: int = 200) -> tuple[Tensor, Tensor]:
+    with seeded(1):
+        x = torch.randn(rows, 4)
+    return x, (x[:, :1] * x[:, 1:2]).tanh()
+
+
+def _train(
+    checkpoint: Path | None = None, *, epochs: int = 6, seed: int = 0, **changes: object
+) -> tuple[nn.Module, History]:
+    with seeded(seed):
+        network = mlp([4, 16, 1])
+
+    def loss(batch: tuple[Tensor, ...], generator: torch.Generator) -> Tensor:
+        x, y = batch
+        noise = 0.1 * torch.randn(x.shape, generator=generator)
+        return (network(x + noise) - y).square().mean()
+
+    options = {"batch_size": 32, "optimizer": ADAM} | changes
+    run = Run(seed=seed, checkpoint=checkpoint, seconds_between=0.0, progress=False)
+    return network, train("toy", network, loss, _data(), epochs=epochs, run=run, **options)  # type: ignore[arg-type]
+
+
+def _same(one: nn.Module, other: nn.Module) -> bool:
+    pairs = zip(one.state_dict().values(), other.state_dict().values(), strict=True)
+    return all(torch.equal(a, b) for a, b in pairs)
+
+
+def test_training_lowers_the_loss_and_ends_in_evaluation_mode() -> None:
+    network, history = _train(epochs=30)
+    assert len(history.losses) == 30
+    assert history.losses[-1] < 0.7 * history.losses[0]
+    assert not network.training
+
+
+def test_a_seed_decides_everything_and_the_caller_s_random_state_nothing() -> None:
+    torch.manual_seed(1)
+    one = _train()[0]
+    before = torch.get_rng_state()
+    torch.manual_seed(2)
+    assert _same(one, _train()[0])
+    assert not _same(one, _train(seed=1)[0])
+    torch.manual_seed(1)
+    _train()
+    assert torch.equal(before, torch.get_rng_state())
+
+
+@pytest.mark.parametrize("optimizer", [ADAM, partial(torch.optim.RMSprop, lr=1e-3, weight_decay=0.05)])
+def test_a_run_that_is_stopped_in_any_epoch_goes_on_to_the_same_weights(tmp_path: Path, optimizer: object) -> None:
+    whole, history = _train(optimizer=optimizer)
+
+    class StopError(Exception):
+        pass
+
+    for epoch in range(1, 6):
+        folder = tmp_path / str(epoch)
+        finished = iter(range(100))
+
+        def stopping(parameters, limit=6 * epoch + 3, finished=finished):  # type: ignore[no-untyped-def]
+            made = optimizer(parameters)  # type: ignore[operator]
+            made.register_step_pre_hook(lambda *_: (_ for _ in ()).throw(StopError) if next(finished) == limit else None)
+            return made
+
+        with pytest.raises(StopError):
+            _train(folder, optimizer=stopping)
+        resumed, resumed_history = _train(folder, optimizer=optimizer)
+        assert _same(whole, resumed)
+        assert history == resumed_history
+
+
+_CHILD = """
+import sys
+from pathlib import Path
+from tests.models.test_training import _train
+_train(Path(sys.argv[1]), epochs=120)
+"""
+
+
+@pytest.mark.timeout(300)
+def test_kill_9_at_five_random_moments_changes_nothing(tmp_path: Path) -> None:
+    """One run, killed again and again, must end with the bits of a run that was left alone."""
+    whole = _train(tmp_path / "whole", epochs=120)[0]
+    folder, dice, survived = tmp_path / "killed", random.Random(0), 0
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    for _ in range(5):
+        process = subprocess.Popen([sys.executable, "-c", _CHILD, str(folder)], cwd=root, env=environment)
+        begun = folder / "toy.safetensors"
+        deadline = time.monotonic() + 60
+        before = begun.stat().st_mtime_ns if begun.exists() else 0
+        while process.poll() is None and time.monotonic() < deadline:
+            if begun.exists() and begun.stat().st_mtime_ns != before:
+                break  # training has begun (again): now kill it somewhere inside
+            time.sleep(0.001)
+        time.sleep(dice.uniform(0, 0.15))
+        process.send_signal(signal.SIGKILL)
+        survived += process.wait() == 0
+    assert survived < 5, "the run ended before any kill: the test tests nothing"
+    resumed, history = _train(folder, epochs=120)
+    assert len(history.losses) == 120
+    assert _same(whole, resumed)
+    for name in ("whole", "killed"):
+        assert [path.name for path in (tmp_path / name).glob("*.safetensors")] == ["toy.safetensors"]
+    pair = [load_file(tmp_path / name / "toy.safetensors") for name in ("whole", "killed")]
+    assert all(torch.equal(pair[0][key], pair[1][key]) for key in pair[0])
+
+
+def test_a_finished_run_is_not_trained_again(tmp_path: Path) -> None:
+    first = _train(tmp_path)[0]
+    refuse = partial(_refusing, ADAM)
+    assert _same(first, _train(tmp_path, optimizer=refuse)[0])
+
+
+def _refusing(make, parameters):  # type: ignore[no-untyped-def]
+    optimizer = make(parameters)
+    optimizer.register_step_pre_hook(lambda *_: pytest.fail("a finished run took a step"))
+    return optimizer
+
+
+@pytest.mark.parametrize(
+    "change", [{"epochs": 7}, {"seed": 1}, {"batch_size": 16}, {"optimizer": partial(torch.optim.Adam, lr=1e-3)}]
+)
+def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path, change: dict[str, object]) -> None:
+    _train(tmp_path)
+    with pytest.raises(TrainingError, match=r"toy\.safetensors belongs to another run"):
+        _train(tmp_path, **change)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("damage", ["truncated", "empty", "text"])
+def test_a_damaged_checkpoint_is_refused_by_name(tmp_path: Path, damage: str) -> None:
+    _train(tmp_path)
+    path = tmp_path / "toy.safetensors"
+    content = path.read_bytes()
+    path.write_bytes({"truncated": content[: len(content) // 2], "empty": b"", "text": b"hello" * 100}[damage])
+    with pytest.raises(TrainingError, match=r"toy\.safetensors is damaged"):
+        _train(tmp_path)
+
+
+def test_a_loss_that_is_no_number_fails_early_with_advice() -> None:
+    network = nn.Linear(4, 1)
+    with pytest.raises(TrainingError, match=r"became nan in epoch 1.*learning rate below 0.01"):
+        train(
+            "toy", network, lambda batch, _: network(batch[0]).mean() * torch.nan, _data(), epochs=3, batch_size=32,
+            optimizer=ADAM, run=Run(progress=False),
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(("value", "text"), [(float("nan"), "row 7, column 2"), (float("inf"), "row 7, column 2")])
+def test_data_that_are_not_finite_are_refused_by_row_and_column(value: float, text: str) -> None:
+    x, y = _data()
+    x[7, 2] = value
+    with pytest.raises(InputError, match=text):
+        train(
+            "toy",
+            nn.Linear(4, 1),
+            lambda *_: torch.zeros(()),
+            (x, y),
+            epochs=1,
+            batch_size=8,
+            optimizer=ADAM,
+            run=Run(),
+        )
+
+
+def test_no_rows_or_unequal_rows_are_refused() -> None:
+    x, y = _data()
+    for tensors, text in (((x[:0], y[:0]), "no rows"), ((x, y[:3]), "differ in rows")):
+        with pytest.raises(InputError, match=text):
+            train(
+                "toy",
+                nn.Linear(4, 1),
+                lambda *_: torch.zeros(()),
+                tensors,
+                epochs=1,
+                batch_size=8,
+                optimizer=ADAM,
+                run=Run(),
+            )
+
+
+def test_progress_is_shown_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    with seeded(0):
+        network = nn.Linear(4, 1)
+    loss = lambda batch, _: (network(batch[0]) - batch[1]).square().mean()  # noqa: E731
+    train("toy", network, loss, _data(), epochs=2, batch_size=32, optimizer=ADAM, run=Run(progress=True))
+    assert "training toy" in capsys.readouterr().err

@@ -1,0 +1,76 @@
+import pytest
+import torch
+
+from counterpath.data.surface import Surface
+from counterpath.errors import InputError
+from counterpath.methods import Parts
+from counterpath.models.calibration import calibrate
+from counterpath.models.training import Run, seeded
+from counterpath.models.vae import VAE, VAETraining, fit_uncertainty, fit_vae
+
+from ..conftest import random_vae
+
+SHORT = VAETraining(mean_epochs=2, std_epochs=2, batch_size=64)
+
+
+def test_a_fitted_vae_reconstructs_to_the_noise(parts: Parts, surface: Surface) -> None:
+    assert parts.vae is not None
+    error = parts.vae.decode(parts.vae.encode(surface.x)) - surface.x
+    assert error.square().mean().sqrt() < 0.3 * surface.x.std()
+
+
+def test_the_second_phase_leaves_encoder_and_mean_alone(surface: Surface) -> None:
+    vae = fit_vae(surface.x, 2, hidden=(16,), output="linear", centers=20, training=SHORT, run=Run(seed=0))
+    before = {key: value.clone() for key, value in vae.state_dict().items()}
+    fit_uncertainty(vae, surface.x, training=VAETraining(std_epochs=3, batch_size=64, bandwidth=5.0), run=Run(seed=1))
+    for key, value in vae.state_dict().items():
+        assert torch.equal(value, before[key]) == (not key.startswith("precision")), key
+
+
+def test_the_uncertainty_is_fitted_by_likelihood(surface: Surface) -> None:
+    """On the data σ ends near the size of the residuals; a wrong start is corrected."""
+    training = VAETraining(mean_epochs=60, std_epochs=40, batch_size=64, std_learning_rate=0.05)
+    vae = fit_vae(surface.x, 2, hidden=(32, 32), output="linear", centers=30, training=training, run=Run(seed=0))
+    codes = vae.encode(surface.x)
+    residual = (vae.decode(codes) - surface.x).square().mean(0).sqrt()
+    sigma = vae.uncertainty(codes).median(0).values
+    assert ((sigma / residual).log().abs() < 0.7).all()
+
+
+def test_calibration_tells_data_from_emptiness(parts: Parts, surface: Surface) -> None:
+    assert parts.vae is not None
+    found = calibrate(parts.vae, surface.x[:400], surface.x[400:])
+    assert found.auc > 0.95
+    assert found.sigma_off > 10 * found.sigma_on
+    assert 0 < found.sigma_share < 1
+
+
+def test_a_conditioned_vae_needs_its_context(surface: Surface) -> None:
+    context = surface.x[:, :1]
+    vae = fit_vae(surface.x, 2, context=context, hidden=(16,), output="linear", centers=20, training=SHORT, run=Run())
+    assert vae.linearize(vae.encode(surface.x, context), context).mean_jac.shape == (600, 3, 2)
+    with pytest.raises(InputError, match="conditioned on 1 features; given 0"):
+        vae.encode(surface.x)
+    with pytest.raises(InputError, match="conditioned on 0 features; given 1"):
+        random_vae().decode(torch.zeros(2, 3).double(), torch.zeros(2, 1).double())
+
+
+def test_an_implausible_pair_of_code_and_context_is_uncertain() -> None:
+    with seeded(0):
+        context = torch.rand(400, 1).round()
+        x = torch.cat([context + 0.05 * torch.randn(400, 1), torch.rand(400, 1)], 1)
+    training = VAETraining(mean_epochs=30, std_epochs=5, batch_size=64)
+    vae = fit_vae(x, 1, context=context, hidden=(16,), output="linear", centers=20, training=training, run=Run())
+    codes = vae.encode(x, context)
+    between = torch.full_like(context, 0.5)
+    assert vae.uncertainty(codes, between).median() > 3 * vae.uncertainty(codes, context).median()
+
+
+def test_fewer_rows_than_centres_are_refused(surface: Surface) -> None:
+    with pytest.raises(InputError, match="200 RBF centres need at least as many rows; given 50"):
+        fit_vae(surface.x[:50], 2, training=SHORT)
+
+
+def test_an_unknown_output_lists_the_valid_ones() -> None:
+    with pytest.raises(InputError, match="sigmoid, linear"):
+        VAE(3, 2, output="relu")

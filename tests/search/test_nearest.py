@@ -1,0 +1,19 @@
+import torch
+
+from counterpath.search.nearest import nearest_accepted, straight_path
+
+
+def test_the_nearest_accepted_row_is_accepted_and_nearest() -> None:
+    train = torch.tensor([[0.0], [1.0], [2.0], [3.0]])
+    accepted = torch.tensor([True, False, False, True])
+    found = nearest_accepted(torch.tensor([[1.1], [1.6], [9.0]]), train, accepted)
+    assert found[:, 0].tolist() == [0.0, 3.0, 3.0]
+
+
+def test_a_straight_path_has_its_ends() -> None:
+    start, end = torch.rand(2, 5, 3).unbind()
+    path = straight_path(start, end, 10)
+    assert path.shape == (11, 5, 3)
+    torch.testing.assert_close(path[0], start)
+    torch.testing.assert_close(path[-1], end)
+    torch.testing.assert_close(path[5], (start + end) / 2)

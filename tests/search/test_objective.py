@@ -1,0 +1,41 @@
+import math
+
+import pytest
+import torch
+
+from counterpath.errors import InputError
+from counterpath.models.classifier import Classifier
+from counterpath.search.objective import Objective
+
+
+def test_the_loss_is_cross_entropy_plus_fidelity(classifier: Classifier) -> None:
+    x, factual = torch.rand(2, 8, 6, dtype=torch.float64).unbind()
+    probability = classifier.probability(x)
+    for target, wanted in ((1, probability), (0, 1 - probability)):
+        here = Objective(classifier, target, fidelity=0.1).evaluate(x, factual)
+        torch.testing.assert_close(here.loss, -wanted.log() + 0.1 * (x - factual).norm(dim=-1))
+        torch.testing.assert_close(here.probability, wanted)
+
+
+def test_the_gradient_is_right_and_finite_where_the_fidelity_term_has_a_kink(classifier: Classifier) -> None:
+    factual = torch.rand(4, 6, dtype=torch.float64)
+    objective = Objective(classifier, fidelity=0.1)
+    at_kink, plain = objective.evaluate(factual, factual), Objective(classifier).evaluate(factual, factual)
+    torch.testing.assert_close(at_kink.gradient, plain.gradient, rtol=0, atol=0)
+    torch.testing.assert_close(at_kink.loss, plain.loss, rtol=0, atol=0)
+    x = torch.rand(4, 6, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda p: objective.loss(p, factual)[0], x)
+
+
+def test_a_hopeless_start_has_a_finite_loss() -> None:
+    here = Objective(lambda x: -1e4 * x[:, 0]).evaluate(torch.ones(2, 3), torch.zeros(2, 3))
+    assert here.loss.tolist() == [1e4, 1e4]
+    assert here.gradient.isfinite().all()
+
+
+def test_bad_targets_and_weights_are_refused(classifier: Classifier) -> None:
+    with pytest.raises(InputError, match="target class 2 does not exist; choose one of: 0, 1"):
+        Objective(classifier, target=2)
+    for bad in (-0.1, math.nan):
+        with pytest.raises(InputError, match="at least 0"):
+            Objective(classifier, fidelity=bad)
