@@ -78,7 +78,9 @@ def test_a_run_that_is_stopped_in_any_epoch_goes_on_to_the_same_weights(tmp_path
 
         def stopping(parameters, limit=6 * epoch + 3, finished=finished):  # type: ignore[no-untyped-def]
             made = optimizer(parameters)  # type: ignore[operator]
-            made.register_step_pre_hook(lambda *_: (_ for _ in ()).throw(StopError) if next(finished) == limit else None)
+            made.register_step_pre_hook(
+                lambda *_: (_ for _ in ()).throw(StopError) if next(finished) == limit else None
+            )
             return made
 
         with pytest.raises(StopError):

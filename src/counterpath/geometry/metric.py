@@ -150,9 +150,7 @@ def try_solve(
     return torch.where(valid[:, None], solution, 0), valid
 
 
-def cholesky(
-    metric: Float[Tensor, "n d d"], floor: float = 0.0
-) -> tuple[Float[Tensor, "n d d"], Bool[Tensor, "n"]]:
+def cholesky(metric: Float[Tensor, "n d d"], floor: float = 0.0) -> tuple[Float[Tensor, "n d d"], Bool[Tensor, "n"]]:
     """The lower Cholesky factor, and for which rows the metric is positive definite.
 
     Small matrices are factorised by unrolled element-wise arithmetic: the batch is the vector dimension, nothing is
