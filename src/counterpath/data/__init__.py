@@ -1,1 +1,6 @@
-"""Tables and samples, and their way to tensors and back."""
+"""Tables: what their columns are, how they become tensors and back, and two that are ready to use."""
+
+from counterpath.data.encoding import Encoder
+from counterpath.data.schema import Feature, Schema
+
+__all__ = ["Encoder", "Feature", "Schema"]

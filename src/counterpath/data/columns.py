@@ -1,0 +1,102 @@
+"""One column of a table: its values as numbers, and numbers as its values.
+
+What cannot be used is refused with an error that names the column and the first bad row (by its index label).
+"""
+
+from collections.abc import Hashable
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from counterpath.data.schema import KINDS, TRANSFORMS, Feature, Schema
+from counterpath.errors import InputError
+
+UNKNOWN = -1
+"""The number of a value that is none of the categories."""
+
+
+def check_columns(frame: pd.DataFrame, schema: Schema) -> None:
+    """Raise an error unless the table has exactly the columns of the schema, in any order."""
+    given = list(frame.columns)
+    twice = sorted({str(name) for name in given if given.count(name) > 1})
+    missing = [name for name in schema.names if name not in given]
+    extra = [str(name) for name in given if name not in schema.names]
+    for problem, names in (("that are there twice", twice), ("that are missing", missing), ("too many", extra)):
+        if names:
+            raise InputError(
+                f"the table has columns {problem}: {', '.join(names)}; expected were exactly: "
+                f"{', '.join(schema.names)} (frame[list(schema.names)] leaves out a label and all else)"
+            )
+
+
+def to_numbers(column: pd.Series, feature: Feature) -> NDArray[np.float64]:
+    """The values of a column in original units; for categories their places in the schema, or `UNKNOWN`."""
+    refuse(column, column.isna().to_numpy(), "is a missing value; fill it in or drop the row")
+    if KINDS[feature.kind].categories is None:
+        return _numbers(column, feature)
+    places: dict[Hashable, int] = {value: place for place, value in enumerate(feature.categories)}
+    found = [places.get(value, UNKNOWN) if isinstance(value, Hashable) else UNKNOWN for value in column.to_list()]
+    return np.array(found, dtype=np.float64)
+
+
+def from_numbers(numbers: NDArray[np.float64], feature: Feature, dtype: str, index: pd.Index) -> pd.Series:
+    """The values that `numbers` stand for, in the given dtype.
+
+    Numbers that an integer dtype cannot hold without loss come back as float64: half a year of age is not rounded
+    away because the training rows happened to have whole years. A feature of the kind "integer" has no such numbers.
+    """
+    if KINDS[feature.kind].categories is not None:
+        places = np.clip(numbers, 0, len(feature.categories) - 1).astype(np.intp)
+        values = [feature.categories[place] for place in places]
+        wanted = pd.CategoricalDtype(list(feature.categories)) if dtype == "category" else dtype
+        return pd.Series(values, index=index, name=feature.name, dtype=wanted)
+    column = pd.Series(numbers, index=index, name=feature.name)
+    if pd.api.types.is_integer_dtype(dtype) and not _fits(numbers, dtype):
+        return column
+    return column.astype(pd.api.types.pandas_dtype(dtype))
+
+
+def dtype_name(column: pd.Series, feature: Feature) -> str:
+    """The name of the dtype to give back; numbers that are stored as objects come back as what they are."""
+    if column.dtype == object and KINDS[feature.kind].categories is None:
+        return str(pd.Series(column.to_list()).dtype)
+    return str(column.dtype)
+
+
+def refuse(column: pd.Series, bad: NDArray[np.bool_], problem: str) -> None:
+    """Raise an error that names the column and the first bad row, if there is one."""
+    if bad.any():
+        place = int(bad.argmax())
+        value = column.iloc[place]
+        plain = value.item() if isinstance(value, np.generic) else value
+        raise InputError(f"column {column.name!r}, row {column.index[place]}: {plain!r} {problem}")
+
+
+def _numbers(column: pd.Series, feature: Feature) -> NDArray[np.float64]:
+    kind, transform = KINDS[feature.kind], TRANSFORMS[feature.transform]
+    if not pd.api.types.is_any_real_numeric_dtype(column.dtype):
+        # One person taken out of a table with `frame.loc[i].to_frame().T` has numbers in columns of objects.
+        strange = np.array([not _is_number(value) for value in column], dtype=bool)
+        refuse(column, strange, f"is not a number, which {feature.kind} features need; try pandas.to_numeric")
+    numbers = column.to_numpy(dtype=np.float64)
+    refuse(column, ~np.isfinite(numbers), "is not finite; correct it or drop the row")
+    if kind.whole:
+        problem = "is not a whole number, which integer features need; round it, or declare the feature continuous"
+        refuse(column, numbers != np.rint(numbers), problem)
+    problem = f"is outside what the transform {feature.transform} takes, numbers above {transform.above:g}"
+    refuse(column, numbers <= transform.above, problem)
+    return numbers
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+
+
+def _fits(numbers: NDArray[np.float64], dtype: str) -> bool:
+    """Whether every number is whole and in the range of an integer dtype, be it of NumPy, pandas or Arrow."""
+    limits = np.iinfo(str(pd.Series([], dtype=dtype).to_numpy().dtype))
+    legal = (numbers == np.rint(numbers)) & (numbers >= limits.min) & (numbers < float(int(limits.max) + 1))
+    return bool(legal.all())
