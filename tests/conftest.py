@@ -20,7 +20,7 @@ def random_vae(features: int = 6, latent: int = 3, context: int = 0) -> VAE:
                 module.running_mean = torch.randn(module.num_features).double()
                 module.running_var = torch.rand(module.num_features).double() + 0.5
         codes = torch.randn(200, latent + context).double()
-        vae.precision.place(codes, torch.rand(200, features).double())
+        vae.precision.place(codes, torch.rand(features).double())
         vae.precision.log_weight.data += 0.5 * torch.randn_like(vae.precision.log_weight)
     return vae.eval().requires_grad_(False)
 

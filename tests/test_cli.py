@@ -16,10 +16,9 @@ def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (("reproduce", "moon"), "unknown experiment 'moon'; choose one of: surface"),
+        (("reproduce", "moon"), "unknown experiment 'moon'; choose one of: surface, adult, gmc"),
         (("reproduce", "surface", "--preset", "huge"), "unknown preset 'huge'; choose one of: quick, paper"),
         (("reproduce", "surface", "--device", "abacus"), "unknown device 'abacus'"),
-        (("reproduce", "surface", "--methods", "sgd,magic"), "unknown method 'magic'"),
         (("reproduce", "surface", "--seeds", "one"), "whole numbers separated by commas"),
     ],
 )

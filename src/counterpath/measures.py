@@ -1,20 +1,153 @@
-"""Measures of counterfactuals and of the paths to them, each a plain function."""
+"""Measures of counterfactuals and of the paths to them, each a plain function.
+
+A measure takes a `Case`, counterfactuals beside their factuals, and returns one number a row. Distances are between
+encoded rows in [0, 1], after categories were rounded. The field has two conventions for some of them; each has its own
+name here: `l2` and `ld` are plain distances, `l2_sq` and `ld_sq` their squares, as CARLA and the paper print.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
-from counterpath.geometry.neighbours import nearest
+from counterpath.data.encoding import Encoder
+from counterpath.geometry.neighbours import Neighbours
+
+YNN_NEIGHBOURS = 5
 
 
-def distance_to_data(x: Float[Tensor, "n D"], train: Float[Tensor, "m D"]) -> Float[Tensor, "n"]:
-    """LD(x) = min over training rows t of ‖x − t‖₂: how far from any real row (Pegios et al., section 4.2)."""
-    return nearest(x, train)[0]
+@dataclass(frozen=True)
+class Case:
+    """Counterfactuals beside their factuals, as encoded, legal rows.
+
+    Attributes:
+        factual: The rows that were explained.
+        counterfactual: The rows that were found.
+        probability: Maps rows to the probability of the target class, of the model under explanation.
+        encoder: Knows the features.
+        neighbours: The training rows.
+        confidence: What the probability must reach; the target class must be predicted, too.
+    """
+
+    factual: Float[Tensor, "n D"]
+    counterfactual: Float[Tensor, "n D"]
+    probability: Callable[[Tensor], Tensor]
+    encoder: Encoder
+    neighbours: Neighbours
+    confidence: float = 0.5
+
+    @cached_property
+    def changed(self) -> Bool[Tensor, "n f"]:
+        """Which features differ, in original units."""
+        return self.encoder.changed(self.factual, self.counterfactual)
+
+    @cached_property
+    def difference(self) -> Float[Tensor, "n D"]:
+        """Counterfactual minus factual, encoded."""
+        return self.counterfactual - self.factual
 
 
-def path_distance_to_data(path: Float[Tensor, "t n D"], train: Float[Tensor, "m D"]) -> Float[Tensor, "t n"]:
+def probability(case: Case) -> Float[Tensor, "n"]:
+    """c(x'), the probability of the target class."""
+    return case.probability(case.counterfactual)
+
+
+def valid(case: Case) -> Float[Tensor, "n"]:
+    """1 where c(x') ≥ the asked confidence and the target class is predicted; its mean is the flip ratio."""
+    found = probability(case)
+    return ((found >= case.confidence) & (found >= 0.5)).to(found.dtype)
+
+
+def l0(case: Case) -> Float[Tensor, "n"]:
+    """How many features changed; a category counts once."""
+    return case.changed.sum(-1).to(case.factual.dtype)
+
+
+def l1(case: Case) -> Float[Tensor, "n"]:
+    """Σ |x'ⱼ − xⱼ|."""
+    return case.difference.abs().sum(-1)
+
+
+def l2(case: Case) -> Float[Tensor, "n"]:
+    """‖x' − x‖₂."""
+    return case.difference.square().sum(-1).sqrt()
+
+
+def l2_sq(case: Case) -> Float[Tensor, "n"]:
+    """‖x' − x‖₂², what CARLA (Pawelczyk et al., 2021) and the paper call L2."""
+    return case.difference.square().sum(-1)
+
+
+def linf(case: Case) -> Float[Tensor, "n"]:
+    """max |x'ⱼ − xⱼ|."""
+    return case.difference.abs().amax(-1)
+
+
+def ld(case: Case) -> Float[Tensor, "n"]:
+    """min over training rows t of ‖x' − t‖₂: how far from any real row."""
+    return distance_to_data(case.counterfactual, case.neighbours)
+
+
+def ld_sq(case: Case) -> Float[Tensor, "n"]:
+    """The square of `ld`, the only convention in which the paper's LD fits."""
+    return ld(case).square()
+
+
+def violation(case: Case) -> Float[Tensor, "n"]:
+    """How many immutable features changed."""
+    columns = [case.encoder.schema.index(name) for name in case.encoder.schema.immutable]
+    return case.changed[:, columns].sum(-1).to(case.factual.dtype)
+
+
+def ynn(case: Case) -> Float[Tensor, "n"]:
+    """Share of the five nearest training rows for which the model decides as for the counterfactual (CARLA)."""
+    rows = case.neighbours.nearest(case.counterfactual, YNN_NEIGHBOURS)[1]
+    decided = case.probability(case.neighbours.reference) >= 0.5
+    return (decided[rows] == (probability(case) >= 0.5)[:, None]).to(case.factual.dtype).mean(-1)
+
+
+def redundancy(case: Case) -> Float[Tensor, "n"]:
+    """How many changed features could, each alone, be put back without losing the decision (CARLA)."""
+    count = torch.zeros_like(case.factual[:, 0])
+    for column in range(case.factual.shape[-1]):
+        restored = case.counterfactual.clone()
+        restored[:, column] = case.factual[:, column]
+        count += case.changed[:, column] & (case.probability(restored) >= 0.5)
+    return count
+
+
+MEASURES: dict[str, Callable[[Case], Tensor]] = {
+    "valid": valid,
+    "confidence": probability,
+    "ld": ld,
+    "ld_sq": ld_sq,
+    "l0": l0,
+    "l1": l1,
+    "l2": l2,
+    "l2_sq": l2_sq,
+    "linf": linf,
+    "violation": violation,
+    "ynn": ynn,
+    "redundancy": redundancy,
+}
+
+
+def distance_to_data(x: Float[Tensor, "n D"], neighbours: Neighbours) -> Float[Tensor, "n"]:
+    """LD(x) = min over training rows t of ‖x − t‖₂ (Pegios et al., section 4.2)."""
+    return neighbours.nearest(x)[0][:, 0]
+
+
+def path_distance_to_data(path: Float[Tensor, "t n D"], neighbours: Neighbours) -> Float[Tensor, "t n"]:
     """LD of every point of every path."""
-    return distance_to_data(path.flatten(0, 1), train).view(path.shape[:2])
+    return distance_to_data(path.flatten(0, 1), neighbours).view(path.shape[:2])
+
+
+def path_length(path: Float[Tensor, "t n D"]) -> Float[Tensor, "n"]:
+    """Σ ‖xₜ₊₁ − xₜ‖₂."""
+    return (path[1:] - path[:-1]).square().sum(-1).sqrt().sum(0)
 
 
 def turning(path: Float[Tensor, "t n D"]) -> Float[Tensor, "n"]:

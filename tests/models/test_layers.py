@@ -34,7 +34,7 @@ def test_folding_refuses_statistics_that_are_not_there() -> None:
 
 def _placed(codes: torch.Tensor, centers: int = 5, **options: object) -> RBFPrecision:
     layer = RBFPrecision(codes.shape[1], 2, centers).to(codes)
-    layer.place(codes, 0.1 * torch.ones(len(codes), 2).to(codes), **options)  # type: ignore[arg-type]
+    layer.place(codes, 0.1 * torch.ones(2).to(codes), **options)  # type: ignore[arg-type]
     return layer
 
 

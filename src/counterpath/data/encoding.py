@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -17,6 +17,7 @@ from counterpath.data.schema import KINDS, TRANSFORMS, Schema
 from counterpath.errors import InputError
 
 _RESOLUTION = torch.finfo(torch.float32).eps
+_UNCHANGED = 1e-5
 _ROUNDING = 1e-14  # of the arithmetic in float64
 
 
@@ -140,6 +141,17 @@ class Encoder:
         whole = self._scaled((self._unscaled(rows).round() + 0.0).clamp(lower, upper))
         within = rows.clamp(self._scaled(lower[None]), self._scaled(upper[None]))
         return torch.where(self._whole.to(encoded.device), whole, within).to(encoded.dtype)
+
+    def changed(self, before: Float[Tensor, "n d"], after: Float[Tensor, "n d"]) -> Bool[Tensor, "n f"]:
+        """Which features differ between legal rows, in original units.
+
+        A category or an integer differs if it is another one; a continuous value if it is more than 1e-5 of its range
+        in the training rows away.
+        """
+        first, second = (self._unscaled(rows.to(torch.float64)) for rows in (before, after))
+        reach = torch.tensor([high - low for low, high in zip(self.low, self.high, strict=True)], dtype=torch.float64)
+        tolerance = torch.where(self._whole, 0.5, _UNCHANGED * reach).to(first.device)
+        return (first - second).abs() > tolerance
 
     def to_json(self) -> dict[str, Any]:
         """A value that `json.dumps` takes and `from_json` turns back into an equal encoder."""

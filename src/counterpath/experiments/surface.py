@@ -13,8 +13,10 @@ from counterpath.blocks import map_blocks
 from counterpath.data.surface import NOISE, SCALE, Surface, chart_of, sample_surface
 from counterpath.devices import resolve_device
 from counterpath.errors import choose
+from counterpath.experiments.surface_figures import draw_all
 from counterpath.files import write_json
 from counterpath.geometry.linearize import jacobian
+from counterpath.geometry.neighbours import Neighbours
 from counterpath.measures import instability, path_distance_to_data, turning
 from counterpath.methods import METHODS, Parts
 from counterpath.models.calibration import Calibration, calibrate
@@ -84,8 +86,6 @@ def reproduce(
     progress: bool | None = None,
 ) -> dict[str, Any]:
     """Run the experiment for every seed, write `results.json` and the figures to `out`, and return the results."""
-    from counterpath.experiments.surface_figures import draw_all
-
     size = choose("preset", preset, PRESETS)
     for method in methods:
         choose("method", method, METHODS)
@@ -118,7 +118,9 @@ def build(size: Preset, run: Run, device: torch.device, *, with_flow: bool = Tru
         positive_weight=float((train.y == 0).sum() / (train.y == 1).sum()),
         run=run,
     )
-    training = VAETraining(mean_epochs=size.mean_epochs, std_epochs=size.std_epochs, batch_size=128)
+    training = VAETraining(
+        mean_epochs=size.mean_epochs, std_epochs=size.std_epochs, batch_size=128, beta=3e-5, per_center=True, noise=0.0
+    )
     vae = fit_vae(train.x, 2, hidden=(64, 64), output="linear", centers=size.centers, training=training, run=run)
     flow = fit_flow(train.x, epochs=size.flow_epochs, batch_size=256, run=run) if with_flow else None
     correct = (test.y == 0) & (classifier(test.x) <= 0)
@@ -178,7 +180,7 @@ def measure(scene: Scene, paths: dict[str, Paths], *, damping: float) -> dict[st
 
 def _figures(scene: Scene, paths: Paths, valid: Tensor, common: Tensor) -> dict[str, float | None]:
     """The figures of one method: LD and turning over its valid rows, and over the rows that all methods solved."""
-    ld = path_distance_to_data(paths.x, scene.train.x)
+    ld = path_distance_to_data(paths.x, Neighbours(scene.train.x))
     highest, turns, enters = ld.amax(0), turning(paths.x), enters_hole(paths.x)
     figures = {
         "flip_ratio": _mean(valid),
@@ -227,8 +229,8 @@ def median(values: Sequence[Any]) -> Any:
 def _nearest(scene: Scene) -> Paths:
     """The baseline: straight to the nearest training row that the classifier accepts."""
     accepted = scene.parts.classifier(scene.train.x) > 0
-    end = nearest_accepted(scene.factual, scene.train.x, accepted)
-    moved_end = nearest_accepted(scene.moved, scene.train.x, accepted)
+    end = nearest_accepted(scene.factual, scene.train.x, accepted)[0]
+    moved_end = nearest_accepted(scene.moved, scene.train.x, accepted)[0]
     return Paths(None, straight_path(scene.factual, end, STEPS), moved_end)
 
 

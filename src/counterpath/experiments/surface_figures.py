@@ -63,7 +63,7 @@ def _teaser(scene: "Scene", vae: VAE, start: int, path: Path) -> Path:
         )
         left.set(title="Latent space", xlabel="z₁", ylabel="z₂")
         _chart(right, scene)
-        right.set(title="Seen from above: the data, and their hole")
+        right.set(title="Seen from above: the data, and their hole", xlim=(-0.75, 0.75), ylim=(-0.75, 0.75))
         for line, color, text in (
             (straight, COLORS["sgd"], "straight in latent space"),
             (curve, COLORS["rsgd"], "geodesic of the metric"),
@@ -73,7 +73,9 @@ def _teaser(scene: "Scene", vae: VAE, start: int, path: Path) -> Path:
         for axes, points in ((left, ends), (right, chart_of(vae.decode(ends)))):
             axes.scatter(*_columns(points[:1]), s=60, color="black", zorder=5, label="rejected")
             axes.scatter(*_columns(points[1:]), s=110, marker="*", color="black", zorder=5, label="accepted")
-        right.legend(loc="lower right", fontsize=8, frameon=True, framealpha=0.9)
+        middle, reach = ends.mean(0).tolist(), 1.3 * float((ends[1] - ends[0]).norm())
+        left.set(xlim=(middle[0] - reach, middle[0] + reach), ylim=(middle[1] - reach, middle[1] + reach))
+        fig.legend(*right.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return path
 
 
@@ -107,34 +109,37 @@ def _latent_paths(scene: "Scene", vae: VAE, paths: Mapping[str, "Paths"], starts
         axes = fig.subplots()
         _background(fig, axes, vae, scene, _log_volume(vae, pullback), "log₁₀ √det M")
         _codes(axes, vae, scene)
+        shown_box = axes.get_xlim(), axes.get_ylim()
         _draw_paths(axes, ((name, paths[name].z) for name in shown), starts)
-        axes.set(title="Paths of 150 steps in the latent space of the VAE", xlabel="z₁", ylabel="z₂")
+        axes.set(title="Paths of 150 steps; those of sgd leave the picture", xlabel="z₁", ylabel="z₂")
+        axes.set(xlim=shown_box[0], ylim=shown_box[1])
         axes.legend(loc="lower right", fontsize=8, frameon=True, framealpha=0.9)
     return path
 
 
 def _surface_paths(scene: "Scene", paths: Mapping[str, "Paths"], starts: list[int], path: Path) -> Path:
     """The decoded paths on the surface in 3-D, and the same seen from above."""
-    with figure(path, 11.0, 5.2) as fig:
+    with figure(path, 11.4, 5.0) as fig:
         solid: Any = fig.add_subplot(1, 2, 1, projection="3d")
         points, labels = scene.train.x[:SHOWN_POINTS].cpu().numpy(), scene.train.y[:SHOWN_POINTS].cpu().numpy()
         for label in (0, 1):
             solid.scatter(*points[labels == label].T, s=2, color=CLASS_COLORS[label], alpha=0.35, depthshade=False)
+        extent = np.array([2.1, 2.1, 0.8])
         for name, walked in paths.items():
-            for order, start in enumerate(starts):
-                line = walked.x[:, start].cpu().numpy().T
-                solid.plot(*line, color=COLORS[name], lw=1.6, label=name if order == 0 else None)
-                solid.scatter(*line[:, :1], s=22, color="black")
-        extent = np.abs(points).max(0)
-        solid.set(xlim=(-extent[0], extent[0]), ylim=(-extent[1], extent[1]), zlim=(-1.2, 1.2))
+            for start in starts:
+                line = walked.x[:, start].cpu().numpy()
+                inside = np.where((np.abs(line) <= extent).all(1, keepdims=True), line, np.nan)
+                solid.plot(*inside.T, color=COLORS[name], lw=1.4)
+                solid.scatter(*line[:1].T, s=22, color="black")
+        solid.set(xlim=(-2.1, 2.1), ylim=(-2.1, 2.1), zlim=(-0.8, 0.8), zticks=(-0.5, 0, 0.5))
         solid.set(xlabel="x₁", ylabel="x₂", zlabel="x₃", title="On the surface")
-        solid.set_box_aspect((1, 1, 0.5))
-        solid.view_init(elev=48, azim=-75)
+        solid.set_box_aspect((1, 1, 0.38))
+        solid.view_init(elev=42, azim=-75)
         above = fig.add_subplot(1, 2, 2)
         _chart(above, scene)
         _draw_paths(above, ((name, chart_of(walked.x)) for name, walked in paths.items()), starts)
-        above.set(title="Seen from above", xlim=(-1.35, 1.35), ylim=(-1.35, 1.35))
-        above.legend(loc="lower right", fontsize=8, frameon=True, framealpha=0.9)
+        above.set(title="Seen from above", xlim=(-1.3, 1.3), ylim=(-1.3, 1.3))
+        fig.legend(*above.get_legend_handles_labels(), loc="outside right center")
     return path
 
 
@@ -185,6 +190,7 @@ def _flow(scene: "Scene", flow: FlowModel, paths: Mapping[str, "Paths"], starts:
         left.set(xlim=(-1.35, 1.35), ylim=(-1.35, 1.35))
         for label in (0, 1):
             right.scatter(*_columns(codes[labels == label][:, :2]), s=3, color=CLASS_COLORS[label], alpha=0.5)
+        right.set(xlim=(-5, 5), ylim=(-5, 5))
         _draw_paths(right, [("flow", paths["flow"].z)], starts)
         right.set(title="Its paths in its latent space (first two of three axes)", xlabel="z₁", ylabel="z₂")
         right.legend(loc="lower right", fontsize=8, frameon=True, framealpha=0.9)
@@ -205,7 +211,7 @@ def _background(fig: Any, axes: Axes, vae: VAE, scene: "Scene", field: Callable[
     """A heat map over the box of the codes and a margin; what rises beyond the shown range has the last colour."""
     codes = map_blocks(vae.encode, scene.train.x)
     lower, upper = codes.amin(0), codes.amax(0)
-    margin = 0.15 * (upper - lower)
+    margin = 0.1 * (upper - lower)
     first, second = (
         torch.linspace(float(a), float(b), 220) for a, b in zip(lower - margin, upper + margin, strict=True)
     )

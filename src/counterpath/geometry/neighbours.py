@@ -1,28 +1,54 @@
 """Exact nearest neighbours."""
 
+from dataclasses import dataclass
+from functools import cached_property
+
 import torch
 from jaxtyping import Float, Int
-from sklearn.neighbors import KDTree
+from scipy.spatial import cKDTree
 from torch import Tensor
 
 from counterpath.errors import InputError
 
-_PAIRS_AT_ONCE = 1 << 26
+_PAIRS_AT_ONCE = 1 << 28
 
 
-def nearest(
-    query: Float[Tensor, "n D"], reference: Float[Tensor, "m D"]
-) -> tuple[Float[Tensor, "n"], Int[Tensor, "n"]]:
-    """Euclidean distance to, and row of, the nearest reference point of every query.
+@dataclass(frozen=True)
+class Neighbours:
+    """The rows in which neighbours are looked for.
 
-    Exact on every device: a k-d tree on a CPU; on a GPU all distances, of which the winner's is computed again from
+    Exact on every device: a k-d tree on a CPU; on a GPU all distances, of which the winners' are computed again from
     the differences, because the expanded square loses digits where points nearly coincide.
     """
-    if len(reference) == 0:
-        raise InputError("there are no reference rows to look for a neighbour in")
-    if query.device.type == "cpu":
-        distance, index = KDTree(reference.double().numpy()).query(query.double().numpy())
-        return torch.from_numpy(distance[:, 0]).to(query.dtype), torch.from_numpy(index[:, 0]).long()
-    rows = max(1, _PAIRS_AT_ONCE // len(reference))
-    index = torch.cat([torch.cdist(part, reference).argmin(1) for part in query.split(rows)])
-    return (query - reference[index]).norm(dim=-1), index
+
+    reference: Float[Tensor, "m D"]
+
+    def __post_init__(self) -> None:
+        if len(self.reference) == 0:
+            raise InputError("there are no reference rows to look for a neighbour in")
+
+    def nearest(self, query: Float[Tensor, "n D"], count: int = 1) -> tuple[Float[Tensor, "n k"], Int[Tensor, "n k"]]:
+        """Euclidean distances to, and rows of, the `count` nearest reference points of every query, nearest first."""
+        count = min(count, len(self.reference))
+        if query.device.type == "cpu":
+            distance, index = self._tree.query(query.double().numpy(), k=range(1, count + 1), workers=-1)
+            return torch.from_numpy(distance).to(query.dtype), torch.from_numpy(index).long()
+        rows = max(1, _PAIRS_AT_ONCE // len(self.reference))
+        parts = [self._nearest_on_gpu(part, count) for part in query.split(rows)]
+        return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
+
+    @cached_property
+    def _tree(self) -> cKDTree:
+        return cKDTree(self.reference.double().cpu().numpy())
+
+    @cached_property
+    def _half_norms(self) -> Tensor:
+        return 0.5 * self.reference.square().sum(-1)
+
+    def _nearest_on_gpu(self, query: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        # The nearest row is the one with the least ½‖t‖² − qᵀt. A few more are taken, and put in exact order.
+        scores = torch.addmm(self._half_norms, query, self.reference.T, alpha=-1)
+        index = scores.topk(min(count + 3, len(self.reference)), largest=False).indices
+        distance = (query[:, None] - self.reference[index]).norm(dim=-1)
+        distance, order = distance.sort(dim=1)
+        return distance[:, :count], index.gather(1, order)[:, :count]

@@ -86,17 +86,17 @@ class RBFPrecision(nn.Module):
     def place(
         self,
         codes: Float[Tensor, "n i"],
-        residuals: Float[Tensor, "n o"],
+        spread: Float[Tensor, "o"],
         *,
         bandwidth: float | str = "auto",
         per_center: bool = False,
         seed: int = 0,
     ) -> None:
-        """Put the centres on the data, choose λ, and begin with W such that σ on the data is the residuals' spread.
+        """Put the centres on the data, choose λ, and begin with W such that σ on the data is `spread`.
 
         Args:
             codes: Where the training data lie.
-            residuals: What the mean gets wrong there.
+            spread: Standard deviation of what the mean gets wrong there.
             bandwidth: A number is the paper's λ. "auto" is λ = 1/(2r²), where r is the median over the centres of the
                 root mean squared distance between a centre and its own codes: the bumps of neighbouring centres then
                 overlap on the data and end where the data do, whatever the scale of the codes.
@@ -120,8 +120,7 @@ class RBFPrecision(nn.Module):
         else:
             self.bandwidth.fill_(float(bandwidth))
         activity = self._bumps(codes).sum(-1).mean()
-        spread = residuals.square().mean(0).clamp_min(1e-8)
-        self.log_weight.copy_((-(spread * activity).log())[:, None].expand_as(self.log_weight))
+        self.log_weight.copy_((-(spread.square().clamp_min(1e-8) * activity).log())[:, None].expand_as(self.log_weight))
         self._placed = True
 
     def forward(self, z: Float[Tensor, "n i"]) -> Float[Tensor, "n o"]:

@@ -62,6 +62,7 @@ def train(
     batch_size: int,
     optimizer: MakeOptimizer,
     run: Run,
+    identity: Sequence[Tensor] | None = None,
 ) -> History:
     """Minimise the mean of `loss` over mini-batches, and leave `module` in evaluation mode.
 
@@ -76,6 +77,9 @@ def train(
         batch_size: Rows in a batch; at most all rows.
         optimizer: Makes the optimiser from the parameters, for instance `partial(torch.optim.Adam, lr=1e-3)`.
         run: Seed, checkpoint and progress.
+        identity: What tells this run from any other when it goes on from a checkpoint; by default the data and the
+            initial weights. Give the raw data where those were computed from them, by arithmetic that another number
+            of threads would round differently.
 
     Raises:
         InputError: If the data are empty or not finite.
@@ -87,7 +91,8 @@ def train(
     steps = optimizer(p for p in module.parameters() if p.requires_grad)
     batch_size = min(batch_size, len(tensors[0]))
     path = None if run.checkpoint is None else run.checkpoint / f"{name.replace(' ', '-')}.safetensors"
-    fingerprint = _fingerprint(name, module, tensors, epochs, batch_size, steps, run.seed) if path else ""
+    known = (*tensors, *module.state_dict().values()) if identity is None else identity
+    fingerprint = _fingerprint(name, known, epochs, batch_size, steps, run.seed) if path else ""
     losses: list[float] = []
     if path is not None and path.exists():
         losses = _restore(path, fingerprint, module, steps, generator)
@@ -161,18 +166,17 @@ def _insist_number(name: str, losses: list[float], optimizer: torch.optim.Optimi
 
 def _fingerprint(
     name: str,
-    module: nn.Module,
-    tensors: Sequence[Tensor],
+    identity: Sequence[Tensor],
     epochs: int,
     batch_size: int,
     optimizer: torch.optim.Optimizer,
     seed: int,
 ) -> str:
-    """What makes two runs the same run: the data, the initial weights, the optimiser's settings and the seed."""
+    """What makes two runs the same run: the data, the optimiser's settings and the seed."""
     digest = hashlib.sha256()
     settings = {key: repr(value) for key, value in optimizer.defaults.items()}
     digest.update(json.dumps([name, epochs, batch_size, seed, type(optimizer).__name__, settings]).encode())
-    for tensor in (*tensors, *module.state_dict().values()):
+    for tensor in identity:
         digest.update(str((tuple(tensor.shape), tensor.dtype)).encode())
         digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()

@@ -93,9 +93,12 @@ class VAETraining:
         batch_size: Rows in a batch.
         learning_rate: Adam's, for encoder and mean.
         std_learning_rate: Adam's, for the RBF network.
-        beta: Weight of the Kullback–Leibler term.
+        beta: Weight of the Kullback–Leibler term beside the squared error, which is averaged over the features.
         bandwidth: λ of the RBF network, or "auto" (see `RBFPrecision.place`).
         per_center: With "auto", one λ a centre.
+        noise: Standard deviation of noise that the rows are taken to carry, added to what the mean gets wrong when the
+            uncertainty is fitted. Rounded and binary features can be reconstructed to a thousandth of their range; σ
+            would follow, and with it the weight of σ in the metric would vanish.
     """
 
     mean_epochs: int = 100
@@ -106,6 +109,7 @@ class VAETraining:
     beta: float = 1e-4
     bandwidth: float | str = "auto"
     per_center: bool = False
+    noise: float = 0.05
 
 
 def fit_vae(
@@ -146,7 +150,7 @@ def _fit_mean(vae: VAE, tensors: tuple[Tensor, ...], training: VAETraining, run:
         x, *rest = batch
         context = rest[0] if rest else None
         mean, std = vae.posterior(x, context)
-        error = (vae.decode(_sample(mean, std, generator), context) - x).square().sum(-1)
+        error = (vae.decode(_sample(mean, std, generator), context) - x).square().mean(-1)
         divergence = 0.5 * (mean.square() + std.square() - 1 - 2 * std.log()).sum(-1)
         return (error + training.beta * divergence).mean()
 
@@ -179,9 +183,13 @@ def fit_uncertainty(
     with torch.no_grad():
         mean = map_blocks(vae.encode, x, context)
         std = map_blocks(lambda *rows: vae.posterior(*rows)[1], x, context)
-        residuals = map_blocks(vae.decode, mean, context) - x
+        error = map_blocks(vae.decode, mean, context) - x
     vae.precision.place(
-        join(mean, context), residuals, bandwidth=training.bandwidth, per_center=training.per_center, seed=run.seed
+        join(mean, context),
+        (error.square().mean(0) + training.noise**2).sqrt(),
+        bandwidth=training.bandwidth,
+        per_center=training.per_center,
+        seed=run.seed,
     )
     vae.precision.requires_grad_(True)
 
@@ -190,21 +198,24 @@ def fit_uncertainty(
         context = rest[0] if rest else None
         z = _sample(mean, std, generator)
         with torch.no_grad():
-            squared_error = (vae.decode(z, context) - x).square()
+            squared_error = (vae.decode(z, context) - x).square() + training.noise**2
         precision = vae.precision.precision(join(z, context))
         return 0.5 * (squared_error * precision - precision.log()).sum(-1).mean()
 
-    tensors = (x, mean, std) if context is None else (x, mean, std, context)
+    given = (x,) if context is None else (x, context)
+    bandwidth = -1.0 if isinstance(training.bandwidth, str) else training.bandwidth
+    settings = torch.tensor([bandwidth, training.per_center, training.noise, vae.precision.zeta])
     adam = partial(torch.optim.Adam, lr=training.std_learning_rate)
     train(
         "vae uncertainty",
         vae.precision,
         loss,
-        tensors,
+        (x, mean, std, *given[1:]),
         epochs=training.std_epochs,
         batch_size=training.batch_size,
         optimizer=adam,
         run=run,
+        identity=(*given, settings, vae.precision.centers.new_tensor(vae.precision.centers.shape)),
     )
     vae.requires_grad_(False)
 

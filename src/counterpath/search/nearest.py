@@ -4,15 +4,38 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from counterpath.geometry.neighbours import nearest
+from counterpath.geometry.neighbours import Neighbours
 
 
 def nearest_accepted(
-    factual: Float[Tensor, "n D"], train: Float[Tensor, "m D"], accepted: Bool[Tensor, "m"]
-) -> Float[Tensor, "n D"]:
-    """The accepted training row closest to each factual: on the data by construction, and somebody's own record."""
+    factual: Float[Tensor, "n D"],
+    train: Float[Tensor, "m D"],
+    accepted: Bool[Tensor, "m"],
+    same: list[int] | None = None,
+) -> tuple[Float[Tensor, "n D"], Bool[Tensor, "n"]]:
+    """The accepted training row closest to each factual: on the data by construction, and somebody's own record.
+
+    Args:
+        factual: Rows to explain.
+        train: Training rows.
+        accepted: Which of them have the wanted decision.
+        same: Columns in which the row must equal the factual.
+
+    Returns:
+        The rows, and for which factuals there is one; the others get their factual back.
+    """
     candidates = train[accepted]
-    return candidates[nearest(factual, candidates)[1]]
+    if not same:
+        return candidates[Neighbours(candidates).nearest(factual)[1][:, 0]], torch.ones_like(factual[:, 0] > 0)
+    found, exists = factual.clone(), torch.zeros(len(factual), dtype=torch.bool, device=factual.device)
+    groups, member = torch.unique(torch.cat([factual, candidates])[:, same], dim=0, return_inverse=True)
+    for group in range(len(groups)):
+        rows = (member[: len(factual)] == group).nonzero()[:, 0]
+        options = candidates[member[len(factual) :] == group]
+        if len(rows) and len(options):
+            found[rows] = options[Neighbours(options).nearest(factual[rows])[1][:, 0]]
+            exists[rows] = True
+    return found, exists
 
 
 def straight_path(start: Float[Tensor, "n D"], end: Float[Tensor, "n D"], steps: int) -> Float[Tensor, "t n D"]:

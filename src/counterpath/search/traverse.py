@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from counterpath.blocks import DEFAULT_BLOCK, map_blocks
+from counterpath.blocks import map_blocks, rows_for
 from counterpath.errors import InputError
 from counterpath.geometry.metric import DAMPING, Metric
 from counterpath.models.latent import LatentModel
@@ -103,7 +103,7 @@ def traverse(
     step_size: float = 0.1,
     step_rule: StepRule = euclidean_length,
     damping: float = DAMPING,
-    block_size: int = DEFAULT_BLOCK,
+    block_size: int | None = None,
     progress: bool | None = False,
     name: str = "search",
 ) -> Trajectory:
@@ -124,12 +124,13 @@ def traverse(
         step_size: η.
         step_rule: How a direction becomes a step of unit size.
         damping: Added to the metric's diagonal.
-        block_size: Slots in the block.
+        block_size: Slots in the block; by default what suits the device.
         progress: Show a bar; None shows it where standard error is a terminal.
         name: For the bar.
     """
     _insist(factual, steps, step_size, damping)
     count = len(factual)
+    block_size = block_size or rows_for(factual.device)
     with torch.no_grad():
         start = map_blocks(model.encode, factual, context, block_size=block_size)
         record = _Record.empty(steps, start, factual)

@@ -1,0 +1,319 @@
+"""From one number a row to the paper's tables: means, spreads, differences, and the paper's own figures beside them."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+STEPS = (50, 100, 150)
+OPTIMIZERS = ("sgd", "rsgd", "rsgd-c")
+BASELINES = ("nearest", "nearest same", "reconstruction")
+TITLES = {"adult": "Adult", "gmc": "Give Me Some Credit"}
+MEASURED = (
+    "ld", "ld_sq", "l0", "l1", "l2", "l2_sq", "linf", "confidence", "violation", "path_ld_max", "path_length",
+    "turning", "ynn", "redundancy",
+)  # fmt: skip
+SHOWN = ("ld_sq", "ld", "l0", "l1", "l2_sq", "l2", "linf", "confidence", "violation", "path_ld_max")
+HEADINGS = {
+    "ld_sq": "LD²", "ld": "LD", "l0": "L0", "l1": "L1", "l2_sq": "L2²", "l2": "L2", "linf": "L∞",
+    "confidence": "confidence", "violation": "violation", "path_ld_max": "max LD on path", "flip_ratio": "flip ratio",
+}  # fmt: skip
+COMPARED = (("rsgd", "sgd"), ("rsgd-c", "sgd"), ("rsgd-c", "rsgd"))
+DRAWS = 1000
+
+Parts = Mapping[str, Mapping[str, Tensor]]
+"""What was measured: by run, and within a run by measure and step, one number a row."""
+
+
+def collect(
+    dataset: str, preset: str, seeds: Sequence[int], by_seed: Sequence[dict[str, Any]], parts: Sequence[Parts]
+) -> dict[str, Any]:
+    """All results of an experiment, in the shape of `results.json`."""
+    mean = mean_over_seeds(by_seed)
+    return {
+        "dataset": dataset,
+        "preset": preset,
+        "seeds": list(seeds),
+        "protocol": mean["protocol"],
+        "classifier": mean["classifier"],
+        "uncertainty": mean["uncertainty"],
+        "table": table(parts),
+        "differences": differences(parts),
+        "by_step": by_step(parts),
+        "by_confidence": by_confidence(parts),
+        "curve": mean["curve"],
+        "seconds": {name: float(np.mean([float(p[name]["seconds"]) for p in parts])) for name in _walked(parts)},
+        "by_seed": [{key: seed[key] for key in ("protocol", "classifier", "uncertainty")} for seed in by_seed],
+        "paper": paper(dataset).to_dict("records"),
+    }
+
+
+def table(parts: Sequence[Parts]) -> list[dict[str, Any]]:
+    """Rows of the paper's table, and of the baselines, over valid rows and over the rows that all optimisers solved."""
+    rows = []
+    for steps in STEPS:
+        for constraint in ("no", "yes"):
+            group = {name: f"{name} {constraint}" for name in OPTIMIZERS}
+            extra = {name: f"{name} {constraint}" for name in ("wachter", "ambient") if constraint == "no"}
+            common = [_common(seed, list(group.values()), steps) for seed in parts]
+            for name, run in (group | extra).items():
+                rows.append(_row(parts, run, steps, constraint, name, "valid", None))
+                if name in group:
+                    rows.append(_row(parts, run, steps, constraint, name, "common", common))
+    return rows + [_row(parts, name, 0, "no", name, "valid", None) for name in BASELINES]
+
+
+def _row(
+    parts: Sequence[Parts],
+    run: str,
+    steps: int,
+    constraint: str,
+    name: str,
+    subset: str,
+    masks: Sequence[Tensor] | None,
+) -> dict[str, Any]:
+    valid = [seed[run][f"valid@{steps}"] > 0 for seed in parts]
+    chosen = valid if masks is None else masks
+    row: dict[str, Any] = {
+        "steps": steps,
+        "constraint": constraint,
+        "optimizer": name,
+        "subset": subset,
+        "n": float(np.mean([int(mask.sum()) for mask in chosen])),
+        "flip_ratio": float(np.mean([float(v.double().mean()) for v in valid])),
+        "flip_ratio_seed_std": float(np.std([float(v.double().mean()) for v in valid])),
+        "violation_share": _cell([seed[run][f"violation@{steps}"] > 0 for seed in parts], chosen)["mean"],
+    }
+    for measure in MEASURED:
+        key = f"{measure}@{steps}"
+        if key in parts[0][run]:
+            # The paper's confidence is over all rows, found or not: its means and flip ratios fit together only so.
+            over = [torch.ones_like(v) for v in valid] if measure == "confidence" and masks is None else chosen
+            row[measure] = _cell([seed[run][key] for seed in parts], over)
+    return row
+
+
+def _cell(values: Sequence[Tensor], masks: Sequence[Tensor]) -> dict[str, float | None]:
+    """Mean and standard deviation over rows, each averaged over the seeds, and the spread of the means over seeds."""
+    picked = [value[mask].double() for value, mask in zip(values, masks, strict=True) if bool(mask.any())]
+    if not picked:
+        return {"mean": None, "std": None, "seed_std": None}
+    means = [float(value.mean()) for value in picked]
+    spreads = [float(value.std(correction=0)) for value in picked]
+    return {"mean": float(np.mean(means)), "std": float(np.mean(spreads)), "seed_std": float(np.std(means))}
+
+
+def differences(parts: Sequence[Parts]) -> list[dict[str, Any]]:
+    """Paired differences on the rows that both solved, with bootstrap intervals (95 %, rows resampled in each seed)."""
+    rows = []
+    generator = np.random.default_rng(0)
+    for steps in STEPS:
+        for one, other in COMPARED:
+            runs = [f"{one} no", f"{other} no"]
+            for measure in ("ld_sq", "l1", "l2_sq", "linf", "path_ld_max"):
+                key = f"{measure}@{steps}"
+                draws = []
+                for seed in parts:
+                    both = _common(seed, runs, steps)
+                    gap = (seed[runs[0]][key] - seed[runs[1]][key])[both].double().numpy()
+                    if len(gap):
+                        picks = generator.integers(0, len(gap), size=(DRAWS, len(gap)), dtype=np.int32)
+                        draws.append(np.concatenate([[gap.mean()], gap[picks].mean(1)]))
+                if draws:
+                    mean = np.mean(draws, axis=0)
+                    low, high = np.quantile(mean[1:], [0.025, 0.975])
+                    rows.append(
+                        {
+                            "steps": steps,
+                            "difference": f"{one} − {other}",
+                            "measure": measure,
+                            "mean": float(mean[0]),
+                            "low": float(low),
+                            "high": float(high),
+                        }
+                    )
+    return rows
+
+
+def by_step(parts: Sequence[Parts]) -> list[dict[str, Any]]:
+    """LD of all rows, found or not, and the flip ratio, against the number of steps."""
+    rows = []
+    for run in _walked(parts):
+        name, constraint = run.split(" ")
+        ld = torch.stack([seed[run]["path_ld"].mean(1) for seed in parts])
+        ld_sq = torch.stack([seed[run]["path_ld"].square().mean(1) for seed in parts])
+        valid = torch.stack([seed[run]["path_valid"].mean(1) for seed in parts])
+        every = STEPS[-1] // (ld.shape[1] - 1)
+        rows += [
+            {
+                "steps": index * every,
+                "constraint": constraint,
+                "optimizer": name,
+                "ld": _spread(ld[:, index]),
+                "ld_sq": _spread(ld_sq[:, index]),
+                "flip_ratio": float(valid[:, index].mean()),
+            }
+            for index in range(ld.shape[1])
+        ]
+    return rows
+
+
+def by_confidence(parts: Sequence[Parts]) -> list[dict[str, Any]]:
+    """The first point of each path that reaches a confidence: how many do, after how many steps, at what distance."""
+    thresholds = [key.removeprefix("first@") for key in parts[0]["sgd no"] if key.startswith("first@")]
+    rows = []
+    for constraint in ("no", "yes"):
+        runs = [f"{name} {constraint}" for name in OPTIMIZERS]
+        for threshold in sorted(thresholds):
+            solved = [[seed[run][f"first@{threshold}"] >= 0 for run in runs] for seed in parts]
+            for index, name in enumerate(OPTIMIZERS):
+                own = [seed[index] for seed in solved]
+                common = [torch.stack(seed).all(0) for seed in solved]
+                for subset, masks in (("reached", own), ("common", common)):
+                    row = {
+                        "threshold": float(threshold),
+                        "constraint": constraint,
+                        "optimizer": name,
+                        "subset": subset,
+                        "n": float(np.mean([int(mask.sum()) for mask in masks])),
+                        "ctr": float(np.mean([float(mask.double().mean()) for mask in own])),
+                        "steps": _cell([seed[runs[index]][f"first@{threshold}"] for seed in parts], masks),
+                    }
+                    for measure in ("ld", "ld_sq", "l1", "l2", "l2_sq"):
+                        row[measure] = _cell([seed[runs[index]][f"{measure}@{threshold}"] for seed in parts], masks)
+                    rows.append(row)
+    return rows
+
+
+def paper(dataset: str) -> pd.DataFrame:
+    """The table that the paper prints."""
+    return pd.read_csv(Path(__file__).with_name(f"paper_{dataset}.csv"))
+
+
+def frame(results: Mapping[str, Any]) -> pd.DataFrame:
+    """The table as a DataFrame, one column a figure, the paper's in columns of their own."""
+    rows = []
+    for row in results["table"]:
+        flat = {key: value for key, value in row.items() if not isinstance(value, dict)}
+        for measure, cell in row.items():
+            if isinstance(cell, dict):
+                flat |= {measure: cell["mean"], f"{measure}_std": cell["std"], f"{measure}_seed_std": cell["seed_std"]}
+        rows.append(flat)
+    printed = pd.DataFrame(results["paper"]).rename(
+        columns=lambda name: name if name in ("steps", "constraint", "optimizer") else f"paper_{name}"
+    )
+    return pd.DataFrame(rows).merge(printed, how="left", on=["steps", "constraint", "optimizer"])
+
+
+def markdown(results: Mapping[str, Any]) -> str:
+    """The tables for people: each of our figures with the paper's behind it."""
+    lines = [f"# {TITLES[results['dataset']]}", "", caption(results), ""]
+    for title, content in sections(results).items():
+        lines += [f"## {title}", "", *_as_markdown(content), ""]
+    return "\n".join(lines)
+
+
+def sections(results: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
+    """The tables to be shown, by title."""
+    printed = {(row["steps"], row["constraint"], row["optimizer"]): row for row in results["paper"]}
+    shown = {}
+    for subset, title in (
+        ("valid", "Each method over the rows that it solved; in brackets the paper's figure"),
+        ("common", "The same over the rows that all three optimisers solved"),
+    ):
+        rows = [row for row in results["table"] if row["subset"] == subset]
+        shown[title] = pd.DataFrame([_shown(row, printed, subset) for row in rows])
+    shown["Differences on rows that both solved, no fidelity term, with 95 % bootstrap intervals"] = pd.DataFrame(
+        [
+            {
+                "steps": row["steps"],
+                "difference": row["difference"],
+                "measure": HEADINGS[row["measure"]],
+                "mean [interval]": f"{row['mean']:+.3f} [{row['low']:+.3f}, {row['high']:+.3f}]",
+            }
+            for row in results["differences"]
+        ]
+    )
+    shown["Bandwidth λ after 150 steps: a trade-off"] = pd.DataFrame(
+        [
+            {
+                "λ": f"{row['bandwidth']:g}",
+                "σ share of tr(M)": f"{row['sigma_share']:.4f}",
+                **{f"flip ratio {name}": f"{row[f'flip_ratio {name}']:.2f}" for name in ("rsgd", "rsgd-c")},
+                **{f"LD² {name}": f"{row[f'ld_sq {name}']:.3f}" for name in ("rsgd", "rsgd-c")},
+            }
+            for row in results["curve"]
+        ]
+    )
+    return shown
+
+
+def _shown(row: Mapping[str, Any], printed: Mapping[Any, Mapping[str, Any]], subset: str) -> dict[str, str]:
+    theirs = printed.get((row["steps"], row["constraint"], row["optimizer"]), {}) if subset == "valid" else {}
+    line = {
+        "steps": str(row["steps"]) if row["steps"] else "–",
+        "fidelity": row["constraint"] if row["steps"] else "–",
+        "method": row["optimizer"],
+        "n": f"{row['n']:.0f}",
+    }
+    for measure in SHOWN:
+        cell = row.get(measure)
+        if cell is None or cell["mean"] is None:
+            line[HEADINGS[measure]] = "–"
+            continue
+        spread = "" if measure in ("violation", "path_ld_max") else f"±{cell['std']:.2f}"
+        digits = 3 if measure in ("ld_sq", "ld", "path_ld_max") else 2
+        line[HEADINGS[measure]] = f"{cell['mean']:.{digits}f}{spread}{_bracket(theirs.get(measure), digits)}"
+    line[HEADINGS["flip_ratio"]] = f"{row['flip_ratio']:.2f}{_bracket(theirs.get('flip_ratio'), 2)}"
+    return line
+
+
+def _bracket(value: float | None, digits: int) -> str:
+    return "" if value is None else f" ({value:.{digits}f})"
+
+
+def caption(results: Mapping[str, Any]) -> str:
+    """What was run, in a few sentences."""
+    protocol, classifier, sigma = results["protocol"], results["classifier"], results["uncertainty"]
+    return (
+        f"Preset {results['preset']}, seeds {', '.join(map(str, results['seeds']))}. {protocol['factuals']:.0f} of "
+        f"{protocol['test_negatives']:.0f} test negatives explained; balanced accuracy of the classifier "
+        f"{classifier['balanced_accuracy_test']:.3f} (test), {classifier['balanced_accuracy_train']:.3f} (train). "
+        f"Uncertainty: λ = {sigma['bandwidth']:.2f}, {sigma['centers']:.0f} centres, ζ = {sigma['zeta']:g}, σ "
+        f"{sigma['sigma_on']:.3g} on held-out data and {sigma['sigma_off']:.3g} off the data (AUC {sigma['auc']:.3f}), "
+        f"{100 * sigma['sigma_share']:.1f} % of tr(M). Damping {protocol['damping']:g}. Mean ± standard deviation over "
+        "rows, averaged over seeds; distances over the rows named in each heading, the confidence over all rows, as "
+        "the paper's must be. LD² and L2² are squared distances, what the paper calls LD and L2."
+    )
+
+
+def _as_markdown(content: pd.DataFrame) -> list[str]:
+    header = "| " + " | ".join(content.columns) + " |"
+    lines = ["| " + " | ".join(str(value) for value in row) + " |" for row in content.itertuples(index=False)]
+    return [header, "|" + "---|" * len(content.columns), *lines]
+
+
+def _common(seed: Parts, runs: Sequence[str], steps: int) -> Tensor:
+    return torch.stack([seed[run][f"valid@{steps}"] > 0 for run in runs]).all(0)
+
+
+def _walked(parts: Sequence[Parts]) -> list[str]:
+    return [run for run in parts[0] if "path_ld" in parts[0][run]]
+
+
+def _spread(values: Tensor) -> dict[str, float]:
+    return {"mean": float(values.mean()), "std": float(values.std(correction=0))}
+
+
+def mean_over_seeds(values: Sequence[Any]) -> Any:
+    """The mean over seeds of every number in nested dictionaries and lists of one shape."""
+    if isinstance(values[0], dict):
+        return {key: mean_over_seeds([value[key] for value in values]) for key in values[0]}
+    if isinstance(values[0], list):
+        return [mean_over_seeds(list(items)) for items in zip(*values, strict=True)]
+    mean = float(np.mean(values))
+    return int(mean) if mean.is_integer() else mean

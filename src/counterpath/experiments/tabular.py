@@ -1,0 +1,335 @@
+"""The paper's second experiment: the optimisers on Adult and Give Me Some Credit, by the protocol of its section 4.2.
+
+Every optimiser walks 150 steps once without and once with the fidelity term; all tables and figures are read off those
+paths. What is measured for a row is kept in one file a run, so an experiment that was cut off goes on from there.
+"""
+
+import hashlib
+import itertools
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from counterpath.blocks import map_blocks
+from counterpath.data.datasets import Dataset, load
+from counterpath.data.encoding import Encoder
+from counterpath.devices import resolve_device
+from counterpath.errors import choose
+from counterpath.experiments import tables
+from counterpath.experiments.tabular_figures import draw_all
+from counterpath.files import atomic, write_json, write_text
+from counterpath.geometry.curve import metric_field
+from counterpath.geometry.metric import pullback
+from counterpath.geometry.neighbours import Neighbours
+from counterpath.measures import MEASURES, Case, path_distance_to_data, path_length, turning
+from counterpath.methods import METHODS, Parts
+from counterpath.models.calibration import Calibration, calibrate
+from counterpath.models.classifier import Classifier, balanced_accuracy, fit_classifier
+from counterpath.models.layers import RBFPrecision
+from counterpath.models.training import Run
+from counterpath.models.vae import VAE, VAETraining, fit_uncertainty, fit_vae
+from counterpath.report import write_report
+from counterpath.search.nearest import nearest_accepted
+from counterpath.search.objective import Objective
+from counterpath.search.traverse import Trajectory, traverse
+
+STEPS = (50, 100, 150)
+EVERY = 5
+"""LD along a path is measured at every fifth step."""
+THRESHOLDS = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
+OPTIMIZERS = ("sgd", "rsgd", "rsgd-c")
+FIDELITY = 0.1
+BANDWIDTHS = (0.01, 0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What differs between the data sets; the numbers of the paper's appendix, but for the positive weight.
+
+    Attributes:
+        centers: RBF centres.
+        std_learning_rate: Adam's, for the RBF network.
+        positive_weight: How much an error on class 1 weighs; None weighs the classes alike.
+    """
+
+    centers: int
+    std_learning_rate: float
+    positive_weight: float | None
+
+
+SETTINGS = {"adult": Settings(500, 1e-3, 1.5), "gmc": Settings(350, 1e-2, None)}
+
+
+@dataclass(frozen=True)
+class Preset:
+    """How large the experiment is.
+
+    Attributes:
+        mean_epochs: For encoder and mean of the VAE.
+        std_epochs: For its uncertainty.
+        curve_epochs: For the uncertainty at each bandwidth of the trade-off curve.
+        factuals: At most so many rows are explained; None for all.
+        curve_factuals: The same, for the trade-off curve.
+    """
+
+    mean_epochs: int
+    std_epochs: int
+    curve_epochs: int
+    factuals: int | None
+    curve_factuals: int
+
+
+PRESETS = {"quick": Preset(12, 4, 1, 1000, 300), "paper": Preset(100, 300, 20, None, 2000)}
+
+
+@dataclass(frozen=True)
+class Study:
+    """What one seed gives: encoded data, fitted models, and the factuals to be explained."""
+
+    encoder: Encoder
+    train: Tensor
+    test: Tensor
+    train_labels: Tensor
+    test_labels: Tensor
+    classifier: Classifier
+    vae: VAE
+    factual: Tensor
+    neighbours: Neighbours
+
+    def case(self, counterfactual: Tensor, confidence: float = 0.5, factual: Tensor | None = None) -> Case:
+        """Counterfactuals, rounded to legal rows, beside their factuals."""
+        legal = self.encoder.round(counterfactual)
+        given = self.factual if factual is None else factual
+        return Case(given, legal, self.classifier.probability, self.encoder, self.neighbours, confidence)
+
+
+def reproduce(
+    dataset: str,
+    *,
+    preset: str = "quick",
+    seeds: Sequence[int] = (0,),
+    device: str = "auto",
+    out: Path,
+    damping: float = 1e-6,
+    progress: bool | None = None,
+) -> dict[str, Any]:
+    """Run the experiment for every seed and write results, tables, figures and the report to `out`."""
+    size, target = choose("preset", preset, PRESETS), resolve_device(device)
+    data = load(dataset)
+    by_seed, parts_by_seed = [], []
+    for seed in seeds:
+        run = Run(seed=seed, checkpoint=out / "checkpoints" / preset / f"seed-{seed}", progress=progress)
+        study = build(data, size, run, target)
+        folder = out / "parts" / f"{preset}-seed-{seed}-{fingerprint(study, damping)}"
+        parts_by_seed.append(runs(study, folder, damping, progress))
+        by_seed.append(summary(study, size, run, folder, damping))
+    results = tables.collect(dataset, preset, seeds, by_seed, parts_by_seed)
+    write_json(out / "results.json", results)
+    write_text(out / "table.md", tables.markdown(results))
+    tables.frame(results).to_csv(out / "table.csv", index=False)
+    draw_all(results, out / "figures")
+    write_report(
+        out / "report.html",
+        f"Counterpath: {tables.TITLES[dataset]}",
+        tables.sections(results),
+        sorted((out / "figures").glob("*.svg")),
+        lead=tables.caption(results),
+    )
+    return results
+
+
+def build(data: Dataset, size: Preset, run: Run, device: torch.device) -> Study:
+    """Encode the data and fit classifier and VAE as the paper's appendix says."""
+    settings = SETTINGS[data.name]
+    encoder, names = data.encoder(), list(data.schema.names)
+    train, test = (encoder.encode(frame[names]).to(device) for frame in (data.train, data.test))
+    train_labels, test_labels = (
+        torch.from_numpy(frame[data.target].to_numpy(np.float32)).to(device) for frame in (data.train, data.test)
+    )
+    balance = float((train_labels == 0).sum() / (train_labels == 1).sum())
+    classifier = fit_classifier(
+        train,
+        train_labels,
+        positive_weight=balance if settings.positive_weight is None else settings.positive_weight,
+        run=run,
+    )
+    training = VAETraining(
+        mean_epochs=size.mean_epochs, std_epochs=size.std_epochs, std_learning_rate=settings.std_learning_rate
+    )
+    vae = fit_vae(train, 5, centers=settings.centers, training=training, run=run)
+    folded = Parts(classifier, vae).folded()
+    assert folded.vae is not None
+    factual = test[(test_labels == 0) & (map_blocks(folded.classifier, test) <= 0)][: size.factuals]
+    return Study(
+        encoder, train, test, train_labels, test_labels, folded.classifier, folded.vae, factual, Neighbours(train)
+    )
+
+
+def fingerprint(study: Study, damping: float) -> str:
+    """What the measured numbers depend on: models, factuals and damping."""
+    digest = hashlib.sha256(repr((damping, STEPS, FIDELITY)).encode())
+    for tensor in (study.factual, *study.classifier.state_dict().values(), *study.vae.state_dict().values()):
+        digest.update(tensor.cpu().numpy().tobytes())
+    return digest.hexdigest()[:12]
+
+
+def runs(study: Study, folder: Path, damping: float, progress: bool | None) -> dict[str, dict[str, Tensor]]:
+    """What was measured of every run, by its name: an optimiser and whether the fidelity term was on; baselines."""
+    jobs: dict[str, Callable[[], dict[str, Tensor]]] = {}
+    for constraint in ("no", "yes"):
+        for name in (*OPTIMIZERS, *(("wachter", "ambient") if constraint == "no" else ())):
+            jobs[f"{name} {constraint}"] = lambda name=name, constraint=constraint: _walk(  # type: ignore[misc]
+                study, name, FIDELITY * (constraint == "yes"), damping, progress
+            )
+    jobs |= {name: lambda name=name: _baseline(study, name) for name in tables.BASELINES}  # type: ignore[misc]
+    return {name: _kept(folder / f"{name.replace(' ', '-')}.safetensors", job) for name, job in jobs.items()}
+
+
+def _kept(path: Path, job: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
+    """The tensors in `path`, which `job` makes if the file is not there yet."""
+    if not path.exists():
+        made = {key: value.cpu().contiguous() for key, value in job().items()}
+        with atomic(path) as temporary:
+            save_file(made, temporary)
+    return load_file(path)
+
+
+def _walk(study: Study, name: str, fidelity: float, damping: float, progress: bool | None) -> dict[str, Tensor]:
+    method = METHODS[name](Parts(study.classifier, study.vae))
+    started = time.perf_counter()
+    found = traverse(
+        method.model,
+        method.metric,
+        Objective(study.classifier, fidelity=fidelity),
+        study.factual,
+        steps=STEPS[-1],
+        damping=damping,
+        progress=progress,
+        name=f"{name}{' with fidelity' if fidelity else ''}",
+    )
+    seconds = torch.tensor(time.perf_counter() - started)
+    measured = measure_paths(study, found) | {"seconds": seconds}
+    if method.model is study.vae:
+        measured["riemannian_length"] = _riemannian_length(study.vae, found.z)
+    return measured
+
+
+def measure_paths(study: Study, found: Trajectory) -> dict[str, Tensor]:
+    """One number a row for every measure at 50, 100 and 150 steps and at every confidence, and LD along the path."""
+    legal = torch.stack([study.encoder.round(x) for x in found.x])
+    probability = torch.stack([map_blocks(study.classifier.probability, x) for x in legal])
+    ld = path_distance_to_data(legal[::EVERY], study.neighbours)
+    measured = {"path_ld": ld, "path_valid": (probability[::EVERY] >= 0.5).float()}
+    for steps in STEPS:
+        case = study.case(legal[steps])
+        values = {name: function(case) for name, function in MEASURES.items()}
+        path = legal[: steps + 1]
+        values |= {"path_ld_max": ld[: steps // EVERY + 1].amax(0), "path_length": path_length(path)}
+        values["turning"] = turning(path)
+        measured |= {f"{name}@{steps}": value for name, value in values.items()}
+    rows = torch.arange(len(study.factual), device=legal.device)
+    for threshold in THRESHOLDS:
+        reached = probability >= threshold
+        first = torch.where(reached.any(0), reached.int().argmax(0), -1)
+        case = study.case(legal[first.clamp_min(0), rows], threshold)
+        measured[f"first@{threshold}"] = first.float()
+        for name in ("ld", "ld_sq", "l1", "l2", "l2_sq"):
+            measured[f"{name}@{threshold}"] = MEASURES[name](case)
+    return measured
+
+
+def _riemannian_length(vae: VAE, z: Tensor) -> Tensor:
+    """Σ √(δᵀMδ) over the steps, with the pull-back metric at the middle of each."""
+    field = metric_field(vae.linearize, pullback)
+    total = torch.zeros(z.shape[1], dtype=torch.float64, device=z.device)
+    for before, after in itertools.pairwise(z):
+        step = (after - before).double()
+        metric = map_blocks(field, 0.5 * (before + after))
+        total += (step[:, None] @ metric @ step[..., None])[:, 0, 0].clamp_min(0).sqrt()
+    return total.float()
+
+
+def _baseline(study: Study, name: str) -> dict[str, Tensor]:
+    accepted = map_blocks(study.classifier, study.train) > 0
+    exists = torch.ones(len(study.factual), dtype=torch.bool, device=study.factual.device)
+    if name == "reconstruction":
+        end = map_blocks(study.vae.decode, map_blocks(study.vae.encode, study.factual))
+    else:
+        schema = study.encoder.schema
+        same = [schema.index(column) for column in schema.immutable] if name == "nearest same" else None
+        end, exists = nearest_accepted(study.factual, study.train, accepted, same)
+    case = study.case(end)
+    measured = {f"{measure}@0": function(case) for measure, function in MEASURES.items()}
+    measured["valid@0"] = measured["valid@0"] * exists
+    measured["path_ld_max@0"] = measured["ld@0"]
+    return measured
+
+
+def summary(study: Study, size: Preset, run: Run, folder: Path, damping: float) -> dict[str, Any]:
+    """Everything about a seed that is not one number a row."""
+    negatives = int((study.test_labels == 0).sum())
+    correct = int(((study.test_labels == 0) & (map_blocks(study.classifier, study.test) <= 0)).sum())
+    return {
+        "protocol": {
+            "train_rows": len(study.train),
+            "test_rows": len(study.test),
+            "test_negatives": negatives,
+            "factuals": len(study.factual),
+            "damping": damping,
+        },
+        "classifier": {
+            "balanced_accuracy_train": balanced_accuracy(study.classifier, study.train, study.train_labels),
+            "balanced_accuracy_test": balanced_accuracy(study.classifier, study.test, study.test_labels),
+            "correct_negatives": correct,
+        },
+        "uncertainty": {
+            **asdict(_calibration(study, study.vae)),
+            "bandwidth": float(study.vae.precision.bandwidth[0]),
+            "centers": len(study.vae.precision.centers),
+            "zeta": study.vae.precision.zeta,
+        },
+        "curve": [
+            _trade_off(study, size, run, folder / f"bandwidth-{bandwidth}.safetensors", bandwidth, damping)
+            for bandwidth in BANDWIDTHS
+        ],
+    }
+
+
+def _calibration(study: Study, vae: VAE) -> Calibration:
+    return calibrate(vae, study.train, study.test[:4000])
+
+
+def _trade_off(study: Study, size: Preset, run: Run, path: Path, bandwidth: float, damping: float) -> dict[str, float]:
+    """Squared LD and flip ratio after 150 steps, with the uncertainty fitted anew at a bandwidth."""
+
+    def job() -> dict[str, Tensor]:
+        vae = Parts(study.classifier, study.vae).folded().vae
+        assert vae is not None
+        old = vae.precision
+        vae.precision = RBFPrecision(vae.latent, study.train.shape[-1], len(old.centers), old.zeta).to(study.train)
+        training = VAETraining(std_epochs=size.curve_epochs, std_learning_rate=0.01, bandwidth=bandwidth)
+        fit_uncertainty(vae, study.train, training=training, run=replace(run, checkpoint=None))
+        made = {"sigma_share": torch.tensor(_calibration(study, vae).sigma_share)}
+        factual = study.factual[: size.curve_factuals]
+        for name in ("rsgd", "rsgd-c"):
+            method = METHODS[name](Parts(study.classifier, vae))
+            objective = Objective(study.classifier)
+            end = traverse(method.model, method.metric, objective, factual, steps=STEPS[-1], damping=damping).end
+            case = study.case(end, factual=factual)
+            made |= {f"valid {name}": MEASURES["valid"](case), f"ld_sq {name}": MEASURES["ld_sq"](case)}
+        return made
+
+    kept = _kept(path, job)
+    figures = {"bandwidth": bandwidth, "sigma_share": float(kept["sigma_share"])}
+    for name in ("rsgd", "rsgd-c"):
+        valid = kept[f"valid {name}"] > 0
+        figures[f"flip_ratio {name}"] = float(valid.float().mean())
+        figures[f"ld_sq {name}"] = float(kept[f"ld_sq {name}"][valid].mean()) if bool(valid.any()) else 0.0
+    return figures
