@@ -1,7 +1,7 @@
 """The command line."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -36,13 +36,14 @@ def reproduce(
     preset: Annotated[str, typer.Option(help="quick (minutes on 2 cores) or paper.")] = "quick",
     seeds: Annotated[str, typer.Option(help="Seeds, separated by commas.")] = "0",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
-    damping: Annotated[float, typer.Option(help="Added to the diagonal of every metric.")] = 1e-6,
+    damping: Annotated[float | None, typer.Option(help="Added to the diagonal of every metric.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for results.json, tables and figures.")] = None,
 ) -> None:
     """Run an experiment of the paper; a run that was cut off goes on where it was."""
     run = choose("experiment", experiment, EXPERIMENTS)
     folder = out or Path("out") / f"{experiment}-{preset}"
-    results = run(preset=preset, seeds=_numbers(seeds), device=device, out=folder, damping=damping)
+    options = {} if damping is None else {"damping": damping}
+    results = run(preset=preset, seeds=_numbers(seeds), device=device, out=folder, **options)
     _print_surface(results) if experiment == "surface" else _print_tabular(results)
     _print_files(folder)
 
@@ -103,7 +104,7 @@ def _print_tabular(results: dict[str, Any]) -> None:
     Console().print(tables.caption(results), highlight=False)
 
 
-def _print_table(title: str, rows: list[dict[str, Any]]) -> None:
+def _print_table(title: str, rows: Sequence[Mapping[Any, Any]]) -> None:
     table = Table(title=title)
     for index, heading in enumerate(rows[0]):
         table.add_column(heading, justify="right" if index else "left")

@@ -6,8 +6,17 @@ from counterpath.search.nearest import nearest_accepted, straight_path
 def test_the_nearest_accepted_row_is_accepted_and_nearest() -> None:
     train = torch.tensor([[0.0], [1.0], [2.0], [3.0]])
     accepted = torch.tensor([True, False, False, True])
-    found = nearest_accepted(torch.tensor([[1.1], [1.6], [9.0]]), train, accepted)
+    found, exists = nearest_accepted(torch.tensor([[1.1], [1.6], [9.0]]), train, accepted)
     assert found[:, 0].tolist() == [0.0, 3.0, 3.0]
+    assert exists.all()
+
+
+def test_with_columns_that_must_agree_some_have_no_row() -> None:
+    train = torch.tensor([[0.0, 1.0], [1.0, 1.0], [2.0, 0.0]])
+    factual = torch.tensor([[1.9, 1.0], [0.0, 0.0], [0.0, 7.0]])
+    found, exists = nearest_accepted(factual, train, torch.tensor([True, True, True]), same=[1])
+    assert exists.tolist() == [True, True, False]
+    assert found.tolist() == [[1.0, 1.0], [2.0, 0.0], [0.0, 7.0]]
 
 
 def test_a_straight_path_has_its_ends() -> None:

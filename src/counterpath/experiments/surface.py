@@ -119,9 +119,18 @@ def build(size: Preset, run: Run, device: torch.device, *, with_flow: bool = Tru
         run=run,
     )
     training = VAETraining(
-        mean_epochs=size.mean_epochs, std_epochs=size.std_epochs, batch_size=128, beta=3e-5, per_center=True, noise=0.0
+        mean_epochs=size.mean_epochs, std_epochs=size.std_epochs, batch_size=128, per_center=True, noise=0.0
     )
-    vae = fit_vae(train.x, 2, hidden=(64, 64), output="linear", centers=size.centers, training=training, run=run)
+    vae = fit_vae(
+        train.x,
+        2,
+        hidden=(64, 64),
+        output="linear",
+        centers=size.centers,
+        tied=False,
+        training=training,
+        run=run,
+    )
     flow = fit_flow(train.x, epochs=size.flow_epochs, batch_size=256, run=run) if with_flow else None
     correct = (test.y == 0) & (classifier(test.x) <= 0)
     calibration = calibrate(vae, train.x, test.x, seed=run.seed)

@@ -46,6 +46,7 @@ def collect(
         "by_step": by_step(parts),
         "by_confidence": by_confidence(parts),
         "curve": mean["curve"],
+        "dampings": mean["dampings"],
         "seconds": {name: float(np.mean([float(p[name]["seconds"]) for p in parts])) for name in _walked(parts)},
         "by_seed": [{key: seed[key] for key in ("protocol", "classifier", "uncertainty")} for seed in by_seed],
         "paper": paper(dataset).to_dict("records"),
@@ -238,17 +239,21 @@ def sections(results: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
             for row in results["differences"]
         ]
     )
-    shown["Bandwidth λ after 150 steps: a trade-off"] = pd.DataFrame(
-        [
-            {
-                "λ": f"{row['bandwidth']:g}",
-                "σ share of tr(M)": f"{row['sigma_share']:.4f}",
-                **{f"flip ratio {name}": f"{row[f'flip_ratio {name}']:.2f}" for name in ("rsgd", "rsgd-c")},
-                **{f"LD² {name}": f"{row[f'ld_sq {name}']:.3f}" for name in ("rsgd", "rsgd-c")},
-            }
-            for row in results["curve"]
-        ]
-    )
+    for key, heading, title in (
+        ("curve", "bandwidth", "Bandwidth λ after 150 steps: a trade-off"),
+        ("dampings", "damping", "Damping after 150 steps: a trade-off too"),
+    ):
+        shown[title] = pd.DataFrame(
+            [
+                {
+                    heading: f"{row[heading]:g}",
+                    **({"σ share of tr(M)": f"{row['sigma_share']:.4f}"} if "sigma_share" in row else {}),
+                    **{f"flip ratio {name}": f"{row[f'flip_ratio {name}']:.2f}" for name in ("rsgd", "rsgd-c")},
+                    **{f"LD² {name}": f"{row[f'ld_sq {name}']:.3f}" for name in ("rsgd", "rsgd-c")},
+                }
+                for row in results[key]
+            ]
+        )
     return shown
 
 

@@ -66,6 +66,14 @@ class RBFPrecision(nn.Module):
 
     γ(z) = W·exp(−λ_k‖z − c_k‖²) + ζ with W > 0, one output a feature; σ(z) = γ(z)^(−1/2). `forward` returns σ.
 
+    Args:
+        inputs: Width of a code.
+        outputs: Number of features.
+        centers: Number of centres.
+        tied: One weight a feature, shared by all centres, so that σ follows the density of the codes; otherwise one a
+            feature and centre, so that σ also follows where the mean errs more, and is rougher.
+        zeta: The floor ζ.
+
     References:
         Que and Belkin, "Back to the future: Radial basis function networks revisited", 2016.
         Arvanitidis, Hansen and Hauberg, "Latent space oddity", ICLR 2018.
@@ -74,11 +82,13 @@ class RBFPrecision(nn.Module):
     centers: Tensor
     bandwidth: Tensor
 
-    def __init__(self, inputs: int, outputs: int, centers: int, zeta: float = DEFAULT_ZETA) -> None:
+    def __init__(
+        self, inputs: int, outputs: int, centers: int, *, tied: bool = True, zeta: float = DEFAULT_ZETA
+    ) -> None:
         super().__init__()
         self.zeta = zeta
         self._placed = False
-        self.log_weight = nn.Parameter(torch.full((outputs, centers), torch.nan))
+        self.log_weight = nn.Parameter(torch.full((outputs, 1 if tied else centers), torch.nan))
         self.register_buffer("centers", torch.full((centers, inputs), torch.nan))
         self.register_buffer("bandwidth", torch.full((centers,), torch.nan))
 
@@ -130,7 +140,10 @@ class RBFPrecision(nn.Module):
 
     def precision(self, z: Float[Tensor, "n i"]) -> Float[Tensor, "n o"]:
         """γ(z)."""
-        return F.linear(self._bumps(z), self.log_weight.exp()) + self.zeta
+        return F.linear(self._bumps(z), self._weight()) + self.zeta
+
+    def _weight(self) -> Tensor:
+        return self.log_weight.exp().expand(-1, len(self.centers))
 
     def _bumps(self, z: Tensor) -> Tensor:
         return torch.exp(-self.bandwidth * self._squared_distances(z))
@@ -150,7 +163,7 @@ class RBFPrecision(nn.Module):
 def _(layer: RBFPrecision, value: Tensor, tangents: Tensor) -> tuple[Tensor, Tensor]:
     # With φ_k the bumps and W' = W·λ_k φ_k:  ∂γ = −2 Σ_k W'_k (z − c_k)ᵀż = −2 (Σ_k W'_k z − Σ_k W'_k c_k)ᵀż
     layer._insist_fitted()
-    weight = layer.log_weight.exp()
+    weight = layer._weight()
     bumps = layer._bumps(value)
     precision = F.linear(bumps, weight) + layer.zeta
     slopes = (bumps * layer.bandwidth)[:, :, None] * (value[:, None, :] - layer.centers)

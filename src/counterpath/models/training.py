@@ -89,6 +89,8 @@ def train(
     device = tensors[0].device
     generator = torch.Generator(device).manual_seed(run.seed)
     steps = optimizer(p for p in module.parameters() if p.requires_grad)
+    for group in steps.param_groups:
+        group["capturable"] = device.type == "cuda"
     batch_size = min(batch_size, len(tensors[0]))
     path = None if run.checkpoint is None else run.checkpoint / f"{name.replace(' ', '-')}.safetensors"
     known = (*tensors, *module.state_dict().values()) if identity is None else identity
@@ -97,11 +99,12 @@ def train(
     if path is not None and path.exists():
         losses = _restore(path, fingerprint, module, steps, generator)
     module.train()
+    batches = _Batches(loss, tensors, batch_size, steps, generator)
     written = time.monotonic()
     with track(f"training {name}", epochs, shown=run.progress) as advance:
         advance(len(losses))
         while len(losses) < epochs:
-            losses.append(_epoch(loss, tensors, batch_size, steps, generator))
+            losses.append(batches.epoch())
             _insist_number(name, losses, steps)
             due = time.monotonic() - written >= run.seconds_between or len(losses) == epochs
             if path is not None and due:
@@ -134,24 +137,56 @@ def insist_finite(name: str, *tensors: Tensor) -> None:
             raise InputError(f"{name}: the data hold {len(bad)} values that are NaN or infinite (first: {where})")
 
 
-def _epoch(
-    loss: Loss,
-    tensors: Sequence[Tensor],
-    batch_size: int,
-    optimizer: torch.optim.Optimizer,
-    generator: torch.Generator,
-) -> float:
-    device = tensors[0].device
-    order = torch.randperm(len(tensors[0]), generator=generator, device=device)
-    total = torch.zeros((), device=device)  # summed on the device: one wait for the host an epoch, not one a batch
-    batches = order[: len(order) // batch_size * batch_size].view(-1, batch_size)
-    for rows in batches:
-        value = loss(tuple(tensor[rows] for tensor in tensors), generator)
-        optimizer.zero_grad(set_to_none=True)
+class _Batches:
+    """Takes optimiser steps, batch by batch, without waiting for the device within an epoch.
+
+    On a GPU, where a step is a hundred kernels that each take less time than their launch, the first epoch runs as it
+    is written; then one step is captured as a graph, and every later step replays it.
+    """
+
+    def __init__(
+        self,
+        loss: Loss,
+        tensors: Sequence[Tensor],
+        batch_size: int,
+        optimizer: torch.optim.Optimizer,
+        generator: torch.Generator,
+    ) -> None:
+        self.loss, self.tensors, self.optimizer, self.generator = loss, tensors, optimizer, generator
+        self.device = tensors[0].device
+        self.total = torch.zeros((), device=self.device)
+        self.rows = torch.zeros(batch_size, dtype=torch.long, device=self.device)
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.warm = False
+
+    def epoch(self) -> float:
+        """Run through the data once, in a new order, and return the mean loss."""
+        order = torch.randperm(len(self.tensors[0]), generator=self.generator, device=self.device)
+        batches = order[: len(order) // len(self.rows) * len(self.rows)].view(-1, len(self.rows))
+        if self.device.type == "cuda" and self.warm and self.graph is None:
+            self._capture()
+        self.total.zero_()
+        for rows in batches:
+            self.rows.copy_(rows)
+            if self.graph is None:
+                self._step()
+            else:
+                self.graph.replay()
+        self.warm = True
+        return float(self.total) / len(batches)
+
+    def _step(self) -> None:
+        self.optimizer.zero_grad(set_to_none=True)
+        value = self.loss(tuple(tensor[self.rows] for tensor in self.tensors), self.generator)
         value.backward()
-        optimizer.step()
-        total += value.detach()
-    return float(total) / len(batches)
+        self.optimizer.step()
+        self.total += value.detach()
+
+    def _capture(self) -> None:
+        self.graph = torch.cuda.CUDAGraph()
+        self.graph.register_generator_state(self.generator)
+        with torch.cuda.graph(self.graph):
+            self._step()
 
 
 def _insist_number(name: str, losses: list[float], optimizer: torch.optim.Optimizer) -> None:

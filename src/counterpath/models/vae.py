@@ -28,6 +28,7 @@ class VAE(nn.Module):
             uncertainty all see it.
         output: "sigmoid" for rows in [0, 1], "linear" for rows without bounds.
         centers: RBF centres of the uncertainty.
+        tied: Whether all centres share one weight a feature (see `RBFPrecision`).
         zeta: Floor ζ of the precision.
 
     References:
@@ -43,13 +44,14 @@ class VAE(nn.Module):
         context: int = 0,
         output: str = "sigmoid",
         centers: int = 200,
+        tied: bool = True,
         zeta: float = DEFAULT_ZETA,
     ) -> None:
         super().__init__()
         self.latent, self.context = latent, context
         self.encoder = mlp([features + context, *hidden, 2 * latent])
         self.decoder = mlp([latent + context, *reversed(hidden), features], final=choose("output", output, OUTPUTS)())
-        self.precision = RBFPrecision(latent + context, features, centers, zeta)
+        self.precision = RBFPrecision(latent + context, features, centers, tied=tied, zeta=zeta)
 
     def posterior(
         self, x: Float[Tensor, "n D"], context: Float[Tensor, "n c"] | None = None
@@ -93,7 +95,7 @@ class VAETraining:
         batch_size: Rows in a batch.
         learning_rate: Adam's, for encoder and mean.
         std_learning_rate: Adam's, for the RBF network.
-        beta: Weight of the Kullback–Leibler term beside the squared error, which is averaged over the features.
+        beta: Weight of the Kullback–Leibler term beside the squared error, which is summed over the features.
         bandwidth: λ of the RBF network, or "auto" (see `RBFPrecision.place`).
         per_center: With "auto", one λ a centre.
         noise: Standard deviation of noise that the rows are taken to carry, added to what the mean gets wrong when the
@@ -109,7 +111,7 @@ class VAETraining:
     beta: float = 1e-4
     bandwidth: float | str = "auto"
     per_center: bool = False
-    noise: float = 0.05
+    noise: float = 0.1
 
 
 def fit_vae(
@@ -120,6 +122,7 @@ def fit_vae(
     hidden: tuple[int, ...] = (512, 256),
     output: str = "sigmoid",
     centers: int = 200,
+    tied: bool = True,
     zeta: float = DEFAULT_ZETA,
     training: VAETraining | None = None,
     run: Run | None = None,
@@ -135,7 +138,7 @@ def fit_vae(
         raise InputError(f"{centers} RBF centres need at least as many rows; given {len(x)}: use fewer centres")
     widths = {"hidden": hidden, "context": 0 if context is None else context.shape[-1], "centers": centers}
     with seeded(run.seed):
-        vae = VAE(x.shape[-1], latent, output=output, zeta=zeta, **widths).to(x)  # type: ignore[arg-type]
+        vae = VAE(x.shape[-1], latent, output=output, tied=tied, zeta=zeta, **widths).to(x)  # type: ignore[arg-type]
     training = training or VAETraining()
     tensors = (x,) if context is None else (x, context)
     _fit_mean(vae, tensors, training, run)
@@ -150,7 +153,7 @@ def _fit_mean(vae: VAE, tensors: tuple[Tensor, ...], training: VAETraining, run:
         x, *rest = batch
         context = rest[0] if rest else None
         mean, std = vae.posterior(x, context)
-        error = (vae.decode(_sample(mean, std, generator), context) - x).square().mean(-1)
+        error = (vae.decode(_sample(mean, std, generator), context) - x).square().sum(-1)
         divergence = 0.5 * (mean.square() + std.square() - 1 - 2 * std.log()).sum(-1)
         return (error + training.beta * divergence).mean()
 
