@@ -1,0 +1,132 @@
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from counterpath.data import datasets
+from counterpath.data.datasets import Dataset, load
+from counterpath.errors import InputError
+from counterpath.experiments import tables, tabular
+from counterpath.experiments.tabular import Preset, Settings, reproduce
+
+TINY = Preset(mean_epochs=2, std_epochs=1, curve_epochs=0, factuals=40, curve_factuals=15)
+
+
+def _small(name: str, path: object = None) -> Dataset:
+    whole = load(name)
+    return Dataset(whole.name, whole.train[:3000], whole.test[:800], whole.target, whole.schema)
+
+
+@pytest.fixture(scope="module")
+def patched() -> object:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(tabular.PRESETS, "tiny", TINY)
+        patch.setitem(tabular.SETTINGS, "adult", Settings(50, 1e-2, 1.5, 5e-3))
+        patch.setattr(tabular, "BANDWIDTHS", (0.01, 2.0))
+        patch.setattr(tabular, "DAMPINGS", (1e-6, 1e-2))
+        patch.setattr(tabular, "load", _small)
+        yield patch
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("adult")
+
+
+@pytest.fixture(scope="module")
+def results(folder: Path, patched: object) -> dict:  # type: ignore[type-arg]
+    return reproduce("adult", preset="tiny", seeds=[0, 1], device="cpu", out=folder, progress=False)
+
+
+def test_the_results_have_the_promised_shape(results: dict, folder: Path) -> None:  # type: ignore[type-arg]
+    assert json.loads((folder / "results.json").read_text(encoding="utf-8")) == results
+    assert {
+        "dataset",
+        "preset",
+        "seeds",
+        "protocol",
+        "classifier",
+        "uncertainty",
+        "table",
+        "by_step",
+        "by_confidence",
+    } <= set(results)
+    assert {"train_rows", "test_rows", "test_negatives", "factuals"} <= set(results["protocol"])
+    assert {"balanced_accuracy_train", "balanced_accuracy_test", "correct_negatives"} <= set(results["classifier"])
+    assert {"sigma_share", "sigma_on", "sigma_off", "auc"} <= set(results["uncertainty"])
+    keys = {(row["steps"], row["constraint"], row["optimizer"], row["subset"]) for row in results["table"]}
+    for steps in (50, 100, 150):
+        for constraint in ("no", "yes"):
+            for name in ("sgd", "rsgd", "rsgd-c"):
+                assert {(steps, constraint, name, "valid"), (steps, constraint, name, "common")} <= keys
+        assert {(steps, "no", "wachter", "valid"), (steps, "no", "ambient", "valid")} <= keys
+    assert {(0, "no", name, "valid") for name in ("nearest", "nearest same", "reconstruction")} <= keys
+    cells = ("ld", "ld_sq", "l0", "l1", "l2", "l2_sq", "linf", "confidence", "violation", "path_ld_max")
+    for row in results["table"]:
+        assert all(set(row[cell]) == {"mean", "std", "seed_std"} for cell in cells)
+        assert 0 <= row["flip_ratio"] <= 1
+    assert {row["steps"] for row in results["by_step"]} == set(range(0, 151, 5))
+    assert {row["threshold"] for row in results["by_confidence"]} == set(tabular.THRESHOLDS)
+
+
+def test_the_baselines_are_what_they_claim(results: dict) -> None:  # type: ignore[type-arg]
+    rows = {row["optimizer"]: row for row in results["table"] if row["steps"] == 0}
+    assert rows["nearest"]["flip_ratio"] == 1
+    assert rows["nearest"]["ld"]["mean"] == 0
+    assert rows["nearest same"]["violation"]["mean"] == 0
+    assert rows["nearest same"]["l1"]["mean"] >= rows["nearest"]["l1"]["mean"]
+    assert rows["reconstruction"]["flip_ratio"] < 0.5
+
+
+def test_every_file_is_written_and_the_report_needs_no_network(results: dict, folder: Path) -> None:  # type: ignore[type-arg]
+    figures = {path.name for path in (folder / "figures").iterdir()}
+    assert figures == {f"{n}.{kind}" for n in ("ld-by-step", "by-confidence", "bandwidth") for kind in ("png", "svg")}
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert page.count("<svg") == 3
+    assert "<script" not in page
+    assert 'src="http' not in page
+    table = pd.read_csv(folder / "table.csv")
+    assert {"paper_ld_sq", "ld_sq", "flip_ratio", "paper_flip_ratio"} <= set(table.columns)
+    assert (folder / "table.md").read_text(encoding="utf-8").count("(0.200)") == 1
+
+
+def test_a_second_run_walks_nothing_again(results: dict, folder: Path, patched: pytest.MonkeyPatch) -> None:  # type: ignore[type-arg]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tabular, "traverse", lambda *args, **options: pytest.fail("a finished part was walked again"))
+        again = reproduce("adult", preset="tiny", seeds=[0, 1], device="cpu", out=folder, progress=False)
+    assert again == results
+
+
+def test_the_paper_s_tables_are_whole() -> None:
+    for name in ("adult", "gmc"):
+        printed = tables.paper(name)
+        assert len(printed) == 18
+        assert not printed.drop(columns=["constraint", "optimizer"]).isna().any().any()
+
+
+def test_differences_are_paired_and_their_interval_holds_the_mean() -> None:
+    generator = torch.Generator().manual_seed(0)
+    rows = {name: torch.rand(200, generator=generator) for name in tables.OPTIMIZERS}
+    parts = {}
+    for name in tables.OPTIMIZERS:
+        parts[f"{name} no"] = {
+            f"{measure}@{steps}": rows[name] if measure != "valid" else torch.ones(200)
+            for measure in ("valid", "ld_sq", "l1", "l2_sq", "linf", "path_ld_max")
+            for steps in tables.STEPS
+        }
+    for row in tables.differences([parts, parts]):
+        one, other = row["difference"].split(" − ")
+        assert row["mean"] == pytest.approx(float((rows[one] - rows[other]).double().mean()))
+        assert row["low"] < row["mean"] < row["high"]
+
+
+def test_an_unknown_preset_lists_the_valid_ones(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="quick, paper"):
+        reproduce("adult", preset="huge", out=tmp_path)
+
+
+def test_the_protocol_s_counts() -> None:
+    data = datasets.load("adult")
+    assert int((data.test[data.target] == 0).sum()) == 9268
