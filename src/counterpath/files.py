@@ -29,6 +29,12 @@ def atomic(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def sweep(path: Path) -> None:
+    """Remove what a process that was killed while it wrote `path` left behind. Call it where nobody else writes it."""
+    for leftover in path.parent.glob(f".{path.stem}-*{path.suffix}"):
+        leftover.unlink()
+
+
 def write_text(path: Path, text: str) -> Path:
     """Write `text` to `path` atomically."""
     with atomic(path) as temporary:

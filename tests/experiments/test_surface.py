@@ -63,7 +63,8 @@ def test_ten_times_less_damping_changes_no_figure(results: dict, folder: Path) -
     for name in ("rsgd", "rsgd-c"):
         for key, value in other["methods"][name].items():
             if not key.endswith("_common"):  # the rows that all methods solved are others without the flow
-                assert value == pytest.approx(results["methods"][name][key], abs=0.01), (name, key)
+                # The turning is hundreds of radians; to a thousandth of that.
+                assert value == pytest.approx(results["methods"][name][key], abs=0.01, rel=1e-3), (name, key)
 
 
 def _path(*chart: tuple[float, float]) -> torch.Tensor:

@@ -38,11 +38,15 @@ def _placed(codes: torch.Tensor, centers: int = 5, **options: object) -> RBFPrec
     return layer
 
 
-def test_the_precision_is_the_formula() -> None:
-    layer = _placed(torch.randn(50, 3, dtype=torch.float64))
+@pytest.mark.parametrize("tied", [True, False])
+def test_the_precision_is_the_formula(tied: bool) -> None:
+    codes = torch.randn(50, 3, dtype=torch.float64)
+    layer = RBFPrecision(3, 2, 5, tied=tied).to(codes)
+    layer.place(codes, torch.tensor([0.1, 0.2]).to(codes))
+    assert layer.log_weight.shape == (2, 1 if tied else 5)
     z = torch.randn(4, 3, dtype=torch.float64)
     bumps = torch.exp(-layer.bandwidth * torch.cdist(z, layer.centers) ** 2)
-    precision = bumps @ layer.log_weight.exp().T + layer.zeta
+    precision = bumps @ layer.log_weight.exp().expand(2, 5).T + layer.zeta
     torch.testing.assert_close(layer.precision(z), precision)
     torch.testing.assert_close(layer(z), precision**-0.5)
 

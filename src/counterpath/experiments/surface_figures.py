@@ -220,7 +220,9 @@ def _background(fig: Any, axes: Axes, vae: VAE, scene: "Scene", field: Callable[
     on_data = map_blocks(field, codes).cpu().numpy()
     low, high = float(np.quantile(on_data, 0.01)), float(np.quantile(on_data, 0.99))
     norm = Normalize(low, high + 0.8 * (high - low))
-    image = axes.pcolormesh(first, second, values, norm=norm, cmap="magma", rasterized=True, shading="nearest")
+    image = axes.pcolormesh(
+        first.numpy(), second.numpy(), values, norm=norm, cmap="magma", rasterized=True, shading="nearest"
+    )
     fig.colorbar(image, ax=axes, label=label, extend="max", shrink=0.85)
 
 

@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from counterpath.errors import InputError, TrainingError
-from counterpath.files import atomic
+from counterpath.files import atomic, sweep
 from counterpath.progress import track
 
 Loss = Callable[[tuple[Tensor, ...], torch.Generator], Tensor]
@@ -96,6 +96,8 @@ def train(
     known = (*tensors, *module.state_dict().values()) if identity is None else identity
     fingerprint = _fingerprint(name, known, epochs, batch_size, steps, run.seed) if path else ""
     losses: list[float] = []
+    if path is not None:
+        sweep(path)
     if path is not None and path.exists():
         losses = _restore(path, fingerprint, module, steps, generator)
     module.train()
