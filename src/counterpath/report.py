@@ -10,7 +10,7 @@ from counterpath.files import write_text
 
 _STYLE = """
 :root { color-scheme: light; --ink: #1b1f24; --soft: #5b6470; --line: #d9dee4; --accent: #0072b2; }
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); max-width: 1180px; margin: 2rem auto; padding: 0 1rem; }
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); max-width: 1440px; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.7rem; margin-bottom: .3rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
 p.lead { color: var(--soft); max-width: 75ch; }
 figure { margin: 1.5rem 0; } figure svg { max-width: 100%; height: auto; }

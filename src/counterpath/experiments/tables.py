@@ -264,6 +264,7 @@ def _shown(row: Mapping[str, Any], printed: Mapping[Any, Mapping[str, Any]], sub
         "fidelity": row["constraint"] if row["steps"] else "–",
         "method": row["optimizer"],
         "n": f"{row['n']:.0f}",
+        HEADINGS["flip_ratio"]: f"{row['flip_ratio']:.2f}{_bracket(theirs.get('flip_ratio'), 2)}",
     }
     for measure in SHOWN:
         cell = row.get(measure)
@@ -273,7 +274,6 @@ def _shown(row: Mapping[str, Any], printed: Mapping[Any, Mapping[str, Any]], sub
         spread = "" if measure in ("violation", "path_ld_max") else f"±{cell['std']:.2f}"
         digits = 3 if measure in ("ld_sq", "ld", "path_ld_max") else 2
         line[HEADINGS[measure]] = f"{cell['mean']:.{digits}f}{spread}{_bracket(theirs.get(measure), digits)}"
-    line[HEADINGS["flip_ratio"]] = f"{row['flip_ratio']:.2f}{_bracket(theirs.get('flip_ratio'), 2)}"
     return line
 
 
