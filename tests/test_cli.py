@@ -1,5 +1,7 @@
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -33,3 +35,18 @@ def test_mistakes_are_one_message_and_write_nothing(arguments: tuple[str, ...], 
 def test_version_and_help() -> None:
     assert _run("--version").stdout.strip() == __version__
     assert "reproduce" in _run("--help").stdout
+
+
+def test_ctrl_c_leaves_no_half_written_file(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "counterpath.cli", "reproduce", "surface", "--out", str(tmp_path)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    checkpoints = tmp_path / "checkpoints" / "quick" / "seed-0"
+    deadline = time.monotonic() + 60
+    while not (checkpoints / "vae-mean.safetensors").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    errors = process.communicate(timeout=60)[1]
+    assert process.returncode not in (0, None)
+    assert "Traceback" not in errors
+    assert not [path.name for path in tmp_path.rglob(".*")]
+    assert not (tmp_path / "results.json").exists()
