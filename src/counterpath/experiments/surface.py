@@ -1,7 +1,7 @@
 """The paper's first experiment: do the paths go round the hole?"""
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -81,7 +81,7 @@ def reproduce(
     seeds: Sequence[int] = (0,),
     device: str = "auto",
     out: Path,
-    methods: Iterable[str] = tuple(METHODS),
+    methods: Sequence[str] = tuple(METHODS),
     damping: float = 1e-6,
     progress: bool | None = None,
 ) -> dict[str, Any]:
