@@ -65,6 +65,28 @@ def test_every_measure_on_a_row_worked_out_by_hand() -> None:
         assert MEASURES[name](case).tolist() == pytest.approx([value], abs=1e-6), name
 
 
+def test_a_category_counts_once_in_every_measure() -> None:
+    frame = pd.DataFrame({"city": ["A", "B", "C"], "rank": [0.0, 1.0, 2.0]})
+    encoder = Encoder.fit(frame, Schema.infer(frame, immutable=["city"]))
+    train = encoder.encode(frame)
+    moved = encoder.encode(pd.DataFrame({"city": ["C"], "rank": [0.5]}))
+    neighbours = Neighbours(train, encoder.weights)
+    case = Case(train[:1], moved, lambda x: 0.6 * x[:, 2] + 0.5 * x[:, 0], encoder, neighbours)
+    expected = {
+        "l0": 2.0,
+        "l1": 1.25,
+        "l2_sq": 1 + 0.25**2,
+        "l2": math.sqrt(1 + 0.25**2),
+        "linf": 1.0,
+        "violation": 1.0,
+        "ld": 0.75,  # the third row has the city, too
+        "ld_sq": 0.75**2,
+        "redundancy": 2.0,  # the factual's city alone is accepted as well, and the rank does not matter
+    }
+    for name, value in expected.items():
+        assert MEASURES[name](case).tolist() == pytest.approx([value], abs=1e-6), name
+
+
 def test_validity_needs_the_asked_confidence_and_the_decision() -> None:
     end = torch.tensor([[0.5, 0.5, 0.0, 1.0]])
     assert MEASURES["valid"](_case(TRAIN[:1], end, confidence=0.71)).item() == 0.0

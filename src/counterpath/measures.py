@@ -1,8 +1,10 @@
 """Measures of counterfactuals and of the paths to them, each a plain function.
 
 A measure takes a `Case`, counterfactuals beside their factuals, and returns one number a row. Distances are between
-encoded rows in [0, 1], after categories were rounded. The field has two conventions for some of them; each has its own
-name here: `l2` and `ld` are plain distances, `l2_sq` and `ld_sq` their squares, as CARLA and the paper print.
+encoded rows in [0, 1], after categories were rounded, with the weights w of `Encoder.weights`: another category counts
+like the whole range of a number, however many columns it is encoded in. The field has two conventions for some of them;
+each has its own name here: `l2` and `ld` are plain distances, `l2_sq` and `ld_sq` their squares, as CARLA and the paper
+print.
 """
 
 from collections.abc import Callable
@@ -26,10 +28,11 @@ class Case:
     Attributes:
         factual: The rows that were explained.
         counterfactual: The rows that were found.
-        probability: Maps rows to the probability of the target class, of the model under explanation.
+        probability: Maps rows to the probability of the wanted outcome, by the model under explanation.
         encoder: Knows the features.
-        neighbours: The training rows.
-        confidence: What the probability must reach; the target class must be predicted, too.
+        neighbours: The training rows, with the encoder's weights.
+        confidence: What the probability must reach; the wanted outcome must be predicted, too.
+        decided: Maps rows to whether the wanted outcome is predicted; by default where its probability is at least 0.5.
     """
 
     factual: Float[Tensor, "n D"]
@@ -38,6 +41,11 @@ class Case:
     encoder: Encoder
     neighbours: Neighbours
     confidence: float = 0.5
+    decided: Callable[[Tensor], Tensor] | None = None
+
+    def decides(self, x: Float[Tensor, "m D"]) -> Bool[Tensor, "m"]:
+        """For which rows the model predicts the wanted outcome."""
+        return self.probability(x) >= 0.5 if self.decided is None else self.decided(x)
 
     @cached_property
     def changed(self) -> Bool[Tensor, "n f"]:
@@ -49,16 +57,21 @@ class Case:
         """Counterfactual minus factual, encoded."""
         return self.counterfactual - self.factual
 
+    @cached_property
+    def weights(self) -> Float[Tensor, "D"]:
+        """w, of the encoded columns."""
+        return self.encoder.weights.to(self.factual)
+
 
 def probability(case: Case) -> Float[Tensor, "n"]:
-    """c(x'), the probability of the target class."""
+    """c(x'), the probability of the wanted outcome."""
     return case.probability(case.counterfactual)
 
 
 def valid(case: Case) -> Float[Tensor, "n"]:
-    """1 where c(x') ≥ the asked confidence and the target class is predicted; its mean is the flip ratio."""
+    """1 where c(x') ≥ the asked confidence and the wanted outcome is predicted; its mean is the flip ratio."""
     found = probability(case)
-    return ((found >= case.confidence) & (found >= 0.5)).to(found.dtype)
+    return ((found >= case.confidence) & case.decides(case.counterfactual)).to(found.dtype)
 
 
 def l0(case: Case) -> Float[Tensor, "n"]:
@@ -67,18 +80,18 @@ def l0(case: Case) -> Float[Tensor, "n"]:
 
 
 def l1(case: Case) -> Float[Tensor, "n"]:
-    """Σ |x'ⱼ − xⱼ|."""
-    return case.difference.abs().sum(-1)
+    """Σ wⱼ²·|x'ⱼ − xⱼ|."""
+    return (case.weights.square() * case.difference.abs()).sum(-1)
 
 
 def l2(case: Case) -> Float[Tensor, "n"]:
-    """‖x' − x‖₂."""
-    return case.difference.square().sum(-1).sqrt()
+    """‖w ⊙ (x' − x)‖₂."""
+    return l2_sq(case).sqrt()
 
 
 def l2_sq(case: Case) -> Float[Tensor, "n"]:
-    """‖x' − x‖₂², what CARLA (Pawelczyk et al., 2021) and the paper call L2."""
-    return case.difference.square().sum(-1)
+    """‖w ⊙ (x' − x)‖₂², what CARLA (Pawelczyk et al., 2021) and the paper call L2."""
+    return (case.weights * case.difference).square().sum(-1)
 
 
 def linf(case: Case) -> Float[Tensor, "n"]:
@@ -87,7 +100,7 @@ def linf(case: Case) -> Float[Tensor, "n"]:
 
 
 def ld(case: Case) -> Float[Tensor, "n"]:
-    """min over training rows t of ‖x' − t‖₂: how far from any real row."""
+    """min over training rows t of ‖w ⊙ (x' − t)‖₂: how far from any real row."""
     return distance_to_data(case.counterfactual, case.neighbours)
 
 
@@ -98,24 +111,24 @@ def ld_sq(case: Case) -> Float[Tensor, "n"]:
 
 def violation(case: Case) -> Float[Tensor, "n"]:
     """How many immutable features changed."""
-    columns = [case.encoder.schema.index(name) for name in case.encoder.schema.immutable]
-    return case.changed[:, columns].sum(-1).to(case.factual.dtype)
+    features = [case.encoder.schema.index(name) for name in case.encoder.schema.immutable]
+    return case.changed[:, features].sum(-1).to(case.factual.dtype)
 
 
 def ynn(case: Case) -> Float[Tensor, "n"]:
     """Share of the five nearest training rows for which the model decides as for the counterfactual (CARLA)."""
     rows = case.neighbours.nearest(case.counterfactual, YNN_NEIGHBOURS)[1]
-    decided = case.probability(case.neighbours.reference) >= 0.5
-    return (decided[rows] == (probability(case) >= 0.5)[:, None]).to(case.factual.dtype).mean(-1)
+    decided = case.decides(case.neighbours.reference)
+    return (decided[rows] == case.decides(case.counterfactual)[:, None]).to(case.factual.dtype).mean(-1)
 
 
 def redundancy(case: Case) -> Float[Tensor, "n"]:
     """How many changed features could, each alone, be put back without losing the decision (CARLA)."""
     count = torch.zeros_like(case.factual[:, 0])
-    for column in range(case.factual.shape[-1]):
+    for feature, columns in enumerate(case.encoder.layout):
         restored = case.counterfactual.clone()
-        restored[:, column] = case.factual[:, column]
-        count += case.changed[:, column] & (case.probability(restored) >= 0.5)
+        restored[:, columns] = case.factual[:, columns]
+        count += case.changed[:, feature] & case.decides(restored)
     return count
 
 

@@ -98,7 +98,14 @@ def test_a_missing_file_is_named(tmp_path):
         ({"kind": "continuous", "lower": float("nan")}, "lower=nan; expected a finite number"),
         ({"kind": "integer", "lower": 0.5}, "lower=0.5; expected a whole number"),
         ({"kind": "continuous", "lower": -1.0, "transform": "log1p"}, "log1p needs values above -1"),
-        ({"kind": "continuous", "categories": ("a", "b")}, "only these kinds have them: binary"),
+        (
+            {"kind": "continuous", "categories": ("a", "b")},
+            "only these kinds have them: binary, boolean, ordinal, categorical",
+        ),
+        ({"kind": "boolean", "categories": (0, 1)}, r"expected \(False, True\), or none; the kind 'binary' takes any"),
+        ({"kind": "ordinal", "categories": ("a",)}, "expected at least 2 different values"),
+        ({"kind": "categorical"}, "expected at least 1 different values"),
+        ({"kind": "categorical", "categories": ("a", "b", "a")}, r"\['a', 'b', 'a'\]; expected at least 1 different"),
         ({"kind": "binary"}, "expected 2 different values"),
         ({"kind": "binary", "categories": ("a", "a")}, "expected 2 different values"),
         ({"kind": "binary", "categories": ("a", "b", "c")}, "expected 2 different values"),
@@ -109,6 +116,11 @@ def test_a_missing_file_is_named(tmp_path):
 def test_bad_features_are_explained(arguments, message):
     with pytest.raises(InputError, match=message):
         Feature(**{"name": "a", **arguments})
+
+
+def test_a_boolean_feature_need_not_list_its_categories():
+    assert Feature("a", "boolean").categories == (False, True)
+    assert Feature("a", "boolean", categories=tuple(np.array([False, True]))) == Feature("a", "boolean")
 
 
 def test_equal_bounds_are_a_constant():
@@ -124,11 +136,17 @@ def test_duplicate_names_are_refused():
 def test_transforms_increase_and_invert(name):
     transform = TRANSFORMS[name]
     values = torch.linspace(max(-5.0, transform.above + 0.1), 50.0, 100, dtype=torch.float64)
-    assert (transform.forward(values).diff() > 0).all()
-    torch.testing.assert_close(transform.inverse(transform.forward(values)), values)
+    for origin in (0.0, 7.5, 1e6):
+        difference = transform.forward(values, origin)
+        assert (difference.diff() > 0).all()
+        torch.testing.assert_close(transform.inverse(difference, origin), values, rtol=0, atol=1e-9)
+        assert transform.forward(torch.tensor(origin), origin) == 0
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_every_kind_makes_a_feature(name):
-    categories = tuple("abcdefgh"[: KINDS[name].categories or 0])
-    assert Feature("a", name, categories=categories).kind == name
+    kind = KINDS[name]
+    categories = kind.values or tuple("abcdefgh"[: kind.categories[0] if kind.categories else 0])
+    feature = Feature("a", name, categories=categories)
+    assert feature.categories == categories
+    assert Schema.from_json(json.loads(json.dumps(Schema((feature,)).to_json()))) == Schema((feature,))

@@ -19,6 +19,15 @@ def test_with_columns_that_must_agree_some_have_no_row() -> None:
     assert found.tolist() == [[1.0, 1.0], [2.0, 0.0], [0.0, 7.0]]
 
 
+def test_weights_decide_which_row_is_nearest() -> None:
+    train = torch.tensor([[1.0, 0.0, 5.0], [0.0, 2.0, 5.0]])
+    factual, accepted = torch.tensor([[0.0, 0.0, 5.0]]), torch.tensor([True, True])
+    for same in (None, [2]):
+        assert nearest_accepted(factual, train, accepted, same)[0].tolist() == [[1.0, 0.0, 5.0]]
+        found = nearest_accepted(factual, train, accepted, same, weights=torch.tensor([1.0, 0.1, 1.0]))[0]
+        assert found.tolist() == [[0.0, 2.0, 5.0]]
+
+
 def test_a_straight_path_has_its_ends() -> None:
     start, end = torch.rand(2, 5, 3).unbind()
     path = straight_path(start, end, 10)

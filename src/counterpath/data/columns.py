@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from counterpath.data.dtypes import Described, describe, restore
 from counterpath.data.schema import KINDS, TRANSFORMS, Feature, Schema
 from counterpath.errors import InputError
 
@@ -34,7 +35,11 @@ def check_columns(frame: pd.DataFrame, schema: Schema) -> None:
 
 def to_numbers(column: pd.Series, feature: Feature) -> NDArray[np.float64]:
     """The values of a column in original units; for categories their places in the schema, or `UNKNOWN`."""
-    refuse(column, column.isna().to_numpy(), "is a missing value; fill it in or drop the row")
+    refuse(
+        column,
+        column.isna().to_numpy(),
+        "is a missing value; fill it in, drop the row, or let the Explainer do it: missing='impute'",
+    )
     if KINDS[feature.kind].categories is None:
         return _numbers(column, feature)
     places: dict[Hashable, int] = {value: place for place, value in enumerate(feature.categories)}
@@ -42,28 +47,38 @@ def to_numbers(column: pd.Series, feature: Feature) -> NDArray[np.float64]:
     return np.array(found, dtype=np.float64)
 
 
-def from_numbers(numbers: NDArray[np.float64], feature: Feature, dtype: str, index: pd.Index) -> pd.Series:
+def from_numbers(numbers: NDArray[np.float64], feature: Feature, dtype: Described, index: pd.Index) -> pd.Series:
     """The values that `numbers` stand for, in the given dtype.
 
     Numbers that an integer dtype cannot hold without loss come back as float64: half a year of age is not rounded
     away because the training rows happened to have whole years. A feature of the kind "integer" has no such numbers.
     """
+    wanted = restore(dtype)
     if KINDS[feature.kind].categories is not None:
-        places = np.clip(numbers, 0, len(feature.categories) - 1).astype(np.intp)
-        values = [feature.categories[place] for place in places]
-        wanted = pd.CategoricalDtype(list(feature.categories)) if dtype == "category" else dtype
-        return pd.Series(values, index=index, name=feature.name, dtype=wanted)
+        values = [feature.categories[place] for place in numbers.astype(np.intp)]
+        categories: pd.Series = pd.Series(values, index=index, name=feature.name, dtype=wanted)
+        return categories
     column = pd.Series(numbers, index=index, name=feature.name)
-    if pd.api.types.is_integer_dtype(dtype) and not _fits(numbers, dtype):
+    if pd.api.types.is_integer_dtype(wanted) and not _fits(numbers, wanted):
         return column
-    return column.astype(pd.api.types.pandas_dtype(dtype))
+    return column.astype(wanted)
 
 
-def dtype_name(column: pd.Series, feature: Feature) -> str:
-    """The name of the dtype to give back; numbers that are stored as objects come back as what they are."""
-    if column.dtype == object and KINDS[feature.kind].categories is None:
-        return str(pd.Series(column.to_list()).dtype)
-    return str(column.dtype)
+def alike(column: pd.Series, dtype: Any) -> pd.Series:
+    """The column in a dtype, if that changes none of its values; else as it is."""
+    known = not isinstance(dtype, pd.CategoricalDtype) or column.isin(dtype.categories).all()
+    cast = column.astype(dtype) if known else column
+    return cast if cast.tolist() == column.tolist() else column
+
+
+def described_dtype(column: pd.Series, feature: Feature) -> Described:
+    """The dtype to give back; numbers that are stored as objects or categories come back as what they are."""
+    if KINDS[feature.kind].categories is None:
+        if isinstance(column.dtype, pd.CategoricalDtype):
+            return describe(column.dtype.categories.dtype)
+        if column.dtype == object:
+            return describe(pd.Series(column.to_list()).dtype)
+    return describe(column.dtype)
 
 
 def refuse(column: pd.Series, bad: NDArray[np.bool_], problem: str) -> None:
@@ -95,7 +110,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
 
 
-def _fits(numbers: NDArray[np.float64], dtype: str) -> bool:
+def _fits(numbers: NDArray[np.float64], dtype: Any) -> bool:
     """Whether every number is whole and in the range of an integer dtype, be it of NumPy, pandas or Arrow."""
     limits = np.iinfo(str(pd.Series([], dtype=dtype).to_numpy().dtype))
     legal = (numbers == np.rint(numbers)) & (numbers >= limits.min) & (numbers < float(int(limits.max) + 1))

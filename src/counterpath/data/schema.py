@@ -25,32 +25,56 @@ class Kind:
 
     Attributes:
         whole: Whether only whole numbers are legal. A category's number is its place in `Feature.categories`.
-        categories: How many categories a feature of this kind has; None for a kind whose values are numbers already.
+        categories: How many categories a feature of this kind has, at least and at most; None for a kind whose values
+            are numbers already.
+        values: The categories, where the kind itself says what they are.
+        one_hot: Whether each category has an encoded column of its own, because categories have no order.
     """
 
     whole: bool
-    categories: int | None = None
+    categories: tuple[int, Number] | None = None
+    values: tuple[Any, ...] = ()
+    one_hot: bool = False
 
 
 KINDS: dict[str, Kind] = {
     "continuous": Kind(whole=False),
     "integer": Kind(whole=True),
-    "binary": Kind(whole=True, categories=2),
+    "binary": Kind(whole=True, categories=(2, 2)),
+    "boolean": Kind(whole=True, categories=(2, 2), values=(False, True)),
+    "ordinal": Kind(whole=True, categories=(2, math.inf)),
+    "categorical": Kind(whole=True, categories=(1, math.inf), one_hot=True),
 }
 
 
 @dataclass(frozen=True)
 class Transform:
-    """An increasing function that is applied before scaling, defined for values greater than `above`."""
+    """An increasing function t that is applied before scaling, defined for values greater than `above`.
 
-    forward: Callable[[Tensor], Tensor]
-    inverse: Callable[[Tensor], Tensor]
+    Both directions are relative to an origin, because t(x) − t(origin) can be had with far more digits than the two
+    numbers it is the difference of: log1p of two nearby timestamps agrees in nearly all of them.
+
+    Attributes:
+        forward: (x, origin) ↦ t(x) − t(origin).
+        inverse: (difference, origin) ↦ x.
+        above: What every x must exceed.
+    """
+
+    forward: Callable[[Tensor, Number], Tensor]
+    inverse: Callable[[Tensor, Number], Tensor]
     above: float = -math.inf
 
 
 TRANSFORMS: dict[str, Transform] = {
-    "identity": Transform(forward=lambda values: values, inverse=lambda values: values),
-    "log1p": Transform(forward=torch.log1p, inverse=torch.expm1, above=-1.0),
+    "identity": Transform(
+        forward=lambda values, origin: values - origin,
+        inverse=lambda difference, origin: difference + origin,
+    ),
+    "log1p": Transform(
+        forward=lambda values, origin: torch.log1p((values - origin) / (1 + origin)),
+        inverse=lambda difference, origin: torch.expm1(difference) * (1 + origin) + origin,
+        above=-1.0,
+    ),
 }
 
 
@@ -66,7 +90,7 @@ class Feature:
         transform: A key of `TRANSFORMS`.
         immutable: Whether a counterfactual must leave it as it is.
         categories: The values of a feature whose kind has categories, in the order of their numbers: a binary feature
-            is encoded as 0 for the first one and 1 for the second.
+            is encoded as 0 for the first one and 1 for the second. A boolean feature need not list them.
     """
 
     name: str
@@ -82,11 +106,11 @@ class Feature:
         transform = choose(f"transform of feature {self.name!r}:", self.transform, TRANSFORMS)
         # NumPy's scalars have no JSON form, and a schema is often written from `frame[column].unique()`.
         plain = tuple(value.item() if isinstance(value, np.generic) else value for value in self.categories)
-        object.__setattr__(self, "categories", plain)
+        object.__setattr__(self, "categories", plain or kind.values)
         if kind.categories is None:
             self._check_number(kind, transform)
         else:
-            self._check_categories(kind.categories)
+            self._check_categories(kind, *kind.categories)
 
     def _check_number(self, kind: Kind, transform: Transform) -> None:
         if self.categories:
@@ -107,21 +131,31 @@ class Feature:
         if self.lower is not None and self.upper is not None and self.lower > self.upper:
             raise InputError(f"{self._named} has lower={self.lower} above upper={self.upper}; swap them?")
 
-    def _check_categories(self, expected: int) -> None:
+    def _check_categories(self, kind: Kind, least: int, most: Number) -> None:
         if (self.lower, self.upper, self.transform) != (None, None, "identity"):
             raise InputError(f"{self._named} has bounds or a transform; a feature with categories takes neither")
         for value in self.categories:
             if not isinstance(value, str | bool | int | float) or value != value:
                 raise InputError(f"{self._named} has the category {value!r}; expected text, a number or a boolean")
-        if len(self.categories) != expected or len(set(self.categories)) != expected:
-            raise InputError(
-                f"{self._named} has the categories {list(self.categories)!r}; expected {expected} different values, "
-                "for example categories=('no', 'yes')"
-            )
+        count, given = len(self.categories), f"{self._named} has the categories {list(self.categories)!r}"
+        if not least <= count <= most or len(set(self.categories)) != count:
+            expected = f"{least}" if least == most else f"at least {least}"
+            raise InputError(f"{given}; expected {expected} different values, for example categories=('no', 'yes')")
+        # Python has 0 == False, so equality alone would let numbers pass for truth values.
+        if kind.values and repr(self.categories) != repr(kind.values):
+            raise InputError(f"{given}; expected {kind.values}, or none; the kind 'binary' takes any two values")
 
     @property
     def _named(self) -> str:
         return f"feature {self.name!r} (kind {self.kind!r})"
+
+
+def check_attributes(given: Mapping[str, Any]) -> None:
+    """Raise an error unless all keys are attributes of a `Feature`."""
+    known = {field.name for field in dataclasses.fields(Feature)}
+    if not given.keys() <= known:
+        unknown = ", ".join(sorted(given.keys() - known))
+        raise InputError(f"a feature has no {unknown}; choose from: {', '.join(sorted(known))}")
 
 
 @dataclass(frozen=True)
@@ -135,6 +169,20 @@ class Schema:
     """
 
     features: tuple[Feature, ...]
+
+    @classmethod
+    def infer(
+        cls,
+        frame: Any,
+        *,
+        target: str | None = None,
+        immutable: Sequence[str] = (),
+        overrides: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> "Schema":
+        """The schema that a table suggests; `counterpath.data.infer.infer` says by which rules."""
+        from counterpath.data.infer import infer  # it needs this module
+
+        return infer(frame, target=target, immutable=immutable, overrides=overrides)
 
     def __post_init__(self) -> None:
         if not self.features:
@@ -169,10 +217,7 @@ class Schema:
 
     def replace(self, name: str, **changes: Any) -> "Schema":
         """A schema in which one feature has other attributes, for example `schema.replace("age", upper=80)`."""
-        known = {field.name for field in dataclasses.fields(Feature)}
-        if not changes.keys() <= known:
-            given = ", ".join(sorted(changes.keys() - known))
-            raise InputError(f"a feature has no {given}; choose from: {', '.join(sorted(known))}")
+        check_attributes(changes)
         changed = dataclasses.replace(self[name], **changes)
         return Schema(tuple(changed if feature.name == name else feature for feature in self.features))
 
@@ -194,15 +239,15 @@ class Schema:
             raise InputError('a schema in JSON looks like {"features": [{"name": "age", "kind": "integer"}, …]}')
         return cls(tuple(_feature_from_json(item) for item in value["features"]))
 
-    def save(self, path: Path) -> Path:
+    def save(self, path: str | Path) -> Path:
         """Write the schema as JSON, for people to read and change."""
-        return write_json(path, self.to_json())
+        return write_json(Path(path), self.to_json())
 
     @classmethod
-    def load(cls, path: Path) -> "Schema":
+    def load(cls, path: str | Path) -> "Schema":
         """Read a schema that `save` or a person wrote."""
         try:
-            return cls.from_json(json.loads(path.read_text(encoding="utf-8")))
+            return cls.from_json(json.loads(Path(path).read_text(encoding="utf-8")))
         except OSError as error:
             raise InputError(f"the schema {path} cannot be read: {error.strerror}") from error
         except ValueError as error:  # not JSON, not UTF-8, or not a schema
@@ -225,8 +270,14 @@ def _feature_from_json(item: Any) -> Feature:
     if not isinstance(item, Mapping) or not _NEEDED <= item.keys() <= _JSON_TYPES.keys():
         options = ", ".join(name for name in _JSON_TYPES if name not in _NEEDED)
         raise InputError(f"a feature in JSON has a name and a kind, and if need be {options}; given was {item!r}")
-    for name, value in item.items():
+    check_json(item["name"], item)
+    return Feature(**item)
+
+
+def check_json(feature: Any, attributes: Mapping[str, Any]) -> None:
+    """Raise an error unless these are attributes of a `Feature`, with values as JSON gives them."""
+    check_attributes(attributes)
+    for name, value in attributes.items():
         if type(value) not in _JSON_TYPES[name]:
             expected = " or ".join(kind.__name__ for kind in _JSON_TYPES[name])
-            raise InputError(f"feature {item['name']!r} has {name}={value!r}; expected {expected}")
-    return Feature(**item)
+            raise InputError(f"feature {feature!r} has {name}={value!r}; expected {expected}")

@@ -19,17 +19,23 @@ class Neighbours:
 
     Exact on every device: a k-d tree on a CPU; on a GPU all distances, of which the winners' are computed again from
     the differences, because the expanded square loses digits where points nearly coincide.
+
+    Attributes:
+        reference: The rows.
+        weights: w in the distance ‖w ⊙ (x − t)‖₂; None for 1 in every column.
     """
 
     reference: Float[Tensor, "m D"]
+    weights: Float[Tensor, "D"] | None = None
 
     def __post_init__(self) -> None:
         if len(self.reference) == 0:
             raise InputError("there are no reference rows to look for a neighbour in")
 
     def nearest(self, query: Float[Tensor, "n D"], count: int = 1) -> tuple[Float[Tensor, "n k"], Int[Tensor, "n k"]]:
-        """Euclidean distances to, and rows of, the `count` nearest reference points of every query, nearest first."""
+        """Weighted distances to, and rows of, the `count` nearest reference points of every query, nearest first."""
         count = min(count, len(self.reference))
+        query = self._weighted(query)
         if query.device.type == "cpu":
             distance, index = self._tree.query(query.double().numpy(), k=range(1, count + 1), workers=-1)
             return torch.from_numpy(distance).to(query.dtype), torch.from_numpy(index).long()
@@ -38,17 +44,25 @@ class Neighbours:
         return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
 
     @cached_property
+    def _points(self) -> Tensor:
+        """The reference rows, weighted."""
+        return self._weighted(self.reference)
+
+    def _weighted(self, rows: Tensor) -> Tensor:
+        return rows if self.weights is None else rows * self.weights.to(rows)
+
+    @cached_property
     def _tree(self) -> cKDTree:
-        return cKDTree(self.reference.double().cpu().numpy())
+        return cKDTree(self._points.double().cpu().numpy())
 
     @cached_property
     def _half_norms(self) -> Tensor:
-        return 0.5 * self.reference.square().sum(-1)
+        return 0.5 * self._points.square().sum(-1)
 
     def _nearest_on_gpu(self, query: Tensor, count: int) -> tuple[Tensor, Tensor]:
         # The nearest row is the one with the least ½‖t‖² − qᵀt. A few more are taken, and put in exact order.
-        scores = torch.addmm(self._half_norms, query, self.reference.T, alpha=-1)
-        index = scores.topk(min(count + 3, len(self.reference)), largest=False).indices
-        distance = (query[:, None] - self.reference[index]).norm(dim=-1)
+        scores = torch.addmm(self._half_norms, query, self._points.T, alpha=-1)
+        index = scores.topk(min(count + 3, len(self._points)), largest=False).indices
+        distance = (query[:, None] - self._points[index]).norm(dim=-1)
         distance, order = distance.sort(dim=1)
         return distance[:, :count], index.gather(1, order)[:, :count]

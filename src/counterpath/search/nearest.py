@@ -12,6 +12,7 @@ def nearest_accepted(
     train: Float[Tensor, "m D"],
     accepted: Bool[Tensor, "m"],
     same: list[int] | None = None,
+    weights: Float[Tensor, "D"] | None = None,
 ) -> tuple[Float[Tensor, "n D"], Bool[Tensor, "n"]]:
     """The accepted training row closest to each factual: on the data by construction, and somebody's own record.
 
@@ -20,20 +21,22 @@ def nearest_accepted(
         train: Training rows.
         accepted: Which of them have the wanted decision.
         same: Columns in which the row must equal the factual.
+        weights: Of the columns in the distance, as in `Neighbours`.
 
     Returns:
         The rows, and for which factuals there is one; the others get their factual back.
     """
     candidates = train[accepted]
     if not same:
-        return candidates[Neighbours(candidates).nearest(factual)[1][:, 0]], torch.ones_like(factual[:, 0] > 0)
+        rows = Neighbours(candidates, weights).nearest(factual)[1][:, 0]
+        return candidates[rows], torch.ones_like(factual[:, 0] > 0)
     found, exists = factual.clone(), torch.zeros(len(factual), dtype=torch.bool, device=factual.device)
     groups, member = torch.unique(torch.cat([factual, candidates])[:, same], dim=0, return_inverse=True)
     for group in range(len(groups)):
         rows = (member[: len(factual)] == group).nonzero()[:, 0]
         options = candidates[member[len(factual) :] == group]
         if len(rows) and len(options):
-            found[rows] = options[Neighbours(options).nearest(factual[rows])[1][:, 0]]
+            found[rows] = options[Neighbours(options, weights).nearest(factual[rows])[1][:, 0]]
             exists[rows] = True
     return found, exists
 

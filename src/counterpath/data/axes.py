@@ -1,0 +1,137 @@
+"""How one feature lies in encoded columns: its numbers as points of a grid, and points as its numbers.
+
+Points are multiples of 2⁻²³, all of which from −2 to 2 are numbers in float32; beyond, the grid is that of float32. It
+is what makes a row the same before and after it was decoded: every number is encoded as one point, and a point is
+decoded as a number that is encoded as that very point.
+
+Every axis has a `width`, its count of columns; `points`, the encoded columns of numbers, in float64 and not yet on the
+grid; `numbers`, what is encoded as given points of the grid, or nearest to them; and `legal`, the nearest legal
+numbers. Numbers are float64, as `columns.to_numbers` makes them.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from counterpath.data.schema import Transform
+
+GRID = 2.0**23
+"""Points of the grid in a unit interval."""
+
+
+def on_grid(points: Tensor, dtype: torch.dtype) -> Tensor:
+    """The nearest points of the grid, in float32 or float64."""
+    return ((points.to(torch.float64) * GRID).round() / GRID).to(dtype)
+
+
+@dataclass(frozen=True)
+class NumberAxis:
+    """A number: y = (t(x) − t(low)) / (t(high) − t(low)).
+
+    Attributes:
+        transform: t.
+        low: What is encoded as 0.
+        high: What is encoded as 1; where it equals `low`, the divisor is 1.
+        lower: The smallest legal number.
+        upper: The largest one.
+        whole: Whether only whole numbers are legal.
+        storage: The floating-point type that must be able to hold the numbers.
+    """
+
+    transform: Transform
+    low: float
+    high: float
+    lower: float
+    upper: float
+    whole: bool
+    storage: torch.dtype = torch.float64
+    width: int = 1
+
+    @cached_property
+    def _span(self) -> float:
+        high = torch.tensor(self.high, dtype=torch.float64)
+        return float(self.transform.forward(high, self.low)) or 1.0
+
+    def points(self, numbers: Float[Tensor, "n"]) -> Float[Tensor, "n 1"]:
+        """y, in one column."""
+        return (self.transform.forward(numbers, self.low) / self._span)[:, None]
+
+    def numbers(self, points: Float[Tensor, "n 1"]) -> Float[Tensor, "n"]:
+        """x; and where a whole number or a bound is encoded as the same point, that one."""
+        exact = self.transform.inverse(points[:, 0].to(torch.float64) * self._span, self.low)
+        found = self._stored(exact.round() if self.whole else exact)
+        bounds = (torch.full_like(exact, bound) for bound in (self.lower, self.upper))
+        # A later candidate has precedence. Adding 0 makes -0 a 0.
+        for candidate in (exact.floor(), exact.ceil(), exact.round(), *bounds):
+            held = self._stored(candidate) + 0.0
+            same = on_grid(self.points(held), points.dtype) == points
+            found = torch.where(same[:, 0], held, found)
+        return found
+
+    def legal(self, numbers: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+        """The numbers, clipped to their bounds."""
+        return numbers.clamp(self.lower, self.upper)
+
+    def _stored(self, numbers: Tensor) -> Tensor:
+        return numbers.to(self.storage).to(torch.float64)
+
+
+@dataclass(frozen=True)
+class PlaceAxis:
+    """A category with an order: its place among `count` categories, divided by that of the last one.
+
+    Attributes:
+        count: How many categories there are.
+        seen: The places of those that are known, in order. Only these are legal.
+    """
+
+    count: int
+    seen: tuple[int, ...]
+    width: int = 1
+
+    def points(self, numbers: Float[Tensor, "n"]) -> Float[Tensor, "n 1"]:
+        """Place / (count − 1), in one column."""
+        return (numbers / (self.count - 1))[:, None]
+
+    def numbers(self, points: Float[Tensor, "n 1"]) -> Float[Tensor, "n"]:
+        """The nearest place that was seen."""
+        seen = torch.tensor(self.seen, dtype=torch.float64, device=points.device)
+        return seen[(points.to(torch.float64) * (self.count - 1) - seen).abs().argmin(1)]
+
+    def legal(self, numbers: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+        """The numbers as they are: what was seen is legal."""
+        return numbers
+
+
+@dataclass(frozen=True)
+class OneHotAxes:
+    """A category without an order: a column each, 1 in that of the category and 0 in the others.
+
+    Attributes:
+        width: How many categories there are.
+        seen: The places of those that are known, in order. Only these are legal.
+    """
+
+    width: int
+    seen: tuple[int, ...]
+
+    def points(self, numbers: Float[Tensor, "n"]) -> Float[Tensor, "n w"]:
+        """The unit vector of each place."""
+        places = torch.arange(self.width, dtype=torch.float64, device=numbers.device)
+        return (numbers[:, None] == places).to(torch.float64)
+
+    def numbers(self, points: Float[Tensor, "n w"]) -> Float[Tensor, "n"]:
+        """The place of the largest entry, of those that were seen."""
+        seen = torch.tensor(self.seen, device=points.device)
+        return seen[points[:, seen].argmax(1)].to(torch.float64)
+
+    def legal(self, numbers: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+        """The numbers as they are: what was seen is legal."""
+        return numbers
+
+
+Axis: TypeAlias = NumberAxis | PlaceAxis | OneHotAxes

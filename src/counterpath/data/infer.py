@@ -1,0 +1,181 @@
+"""The schema that a table suggests."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from counterpath.data.columns import refuse
+from counterpath.data.frames import to_pandas
+from counterpath.data.schema import KINDS, Feature, Schema, check_attributes
+from counterpath.errors import InputError, choose
+
+SKEWNESS = 2.0
+"""Numbers that are more skewed than this, and none of them negative, may be encoded by log1p."""
+IDENTIFIERS = 20
+"""A column of text with more different values than this, and in most rows another one, identifies rows."""
+
+
+def infer(
+    table: Any,
+    *,
+    target: str | None = None,
+    immutable: Sequence[str] = (),
+    overrides: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Schema:
+    """Read off a table what its columns are; missing values are passed over.
+
+    - Truth values are boolean, ordered categories of pandas ordinal in their own order.
+    - Text and other categories are binary if there are exactly two, else categorical; both sorted.
+    - Whole numbers are integer, and binary if there are exactly two different ones. Floats are continuous; but whole
+      ones are binary if there are exactly two, and integer if some are missing, because pandas turns whole numbers with
+      gaps into floats.
+    - Numbers ≥ 0 whose skewness E[(x − μ)³]/σ³ is above 2, and smaller after log1p, are transformed by it.
+
+    Args:
+        table: A table of pandas, polars or Arrow.
+        target: The column of the label, which is left out.
+        immutable: Features that a counterfactual must leave as they are.
+        overrides: For a column the attributes of its `Feature` that shall be others; a kind with categories that are
+            not given has those of the column, sorted.
+
+    Raises:
+        InputError: A column is empty, holds dates or something else that is no feature, or identifies rows; or the
+            arguments name columns or attributes that are not there.
+
+    Example:
+        >>> frame = pd.DataFrame({"age": [20, 60, 35], "job": ["no", "yes", "no"], "label": [0, 1, 1]})
+        >>> [feature.kind for feature in infer(frame, target="label")]
+        ['integer', 'binary']
+    """
+    frame = to_pandas(table)
+    _check_table(frame)
+    if target is not None:
+        choose("target", target, dict.fromkeys(frame.columns))
+    names = [name for name in frame.columns if name != target]
+    overrides = overrides or {}
+    for name, attributes in overrides.items():
+        choose("column", name, dict.fromkeys(names))
+        check_attributes(attributes)
+        if "name" in attributes:
+            raise InputError(f"overrides give column {name!r} the name {attributes['name']!r}; rename it in the table")
+    schema = Schema(tuple(_feature(frame[name], overrides.get(name, {})) for name in names))
+    return schema.with_immutable(*immutable)
+
+
+def _check_table(frame: pd.DataFrame) -> None:
+    strange = [name for name in frame.columns if not isinstance(name, str)]
+    if strange:
+        raise InputError(
+            f"the table has a column named {strange[0]!r}, which is {type(strange[0]).__name__}; expected text; "
+            "try frame.columns = frame.columns.map(str)"
+        )
+    twice = frame.columns[frame.columns.duplicated()]
+    if len(twice):
+        raise InputError(
+            f"the table has columns that are there twice: {', '.join(twice.unique())}; rename or drop them"
+        )
+    if frame.empty:
+        rows, columns = frame.shape
+        raise InputError(f"a schema is inferred from rows, and the table has {rows} rows of {columns} columns")
+
+
+def _feature(column: pd.Series, given: Mapping[str, Any]) -> Feature:
+    """The feature that a column suggests, with the given attributes instead of its own."""
+    name, present = str(column.name), column.dropna()
+    if present.empty:
+        raise InputError(f"column {name!r} has only missing values; {_way_out(name)}")
+    if present.dtype == object:
+        present = present.infer_objects()
+    kind = given["kind"] if "kind" in given else _kind(present, missing=len(present) < len(column))
+    options = choose(f"kind of feature {name!r}:", kind, KINDS)
+    if options.categories is None:
+        own: dict[str, Any] = {"transform": _transform(present)}
+    elif options.values and "categories" not in given:
+        wrong = np.array([not isinstance(value, bool | np.bool_) for value in present], dtype=bool)
+        refuse(present, wrong, f"is not True or False, which {kind} features need; try the kind 'binary'")
+        own = {}
+    else:
+        own = {"categories": _categories(present)}
+    return Feature(**{"name": name, "kind": kind, **own, **given})
+
+
+def _kind(present: pd.Series, *, missing: bool) -> str:
+    """The kind that the values of a column suggest, which are all there."""
+    dtype = present.dtype
+    if isinstance(dtype, pd.CategoricalDtype) and dtype.ordered and len(dtype.categories) > 1:
+        return "ordinal"
+    if pd.api.types.is_bool_dtype(dtype) and not isinstance(dtype, pd.CategoricalDtype):
+        return "boolean"
+    if not pd.api.types.is_any_real_numeric_dtype(dtype):
+        return _kind_of_text(present)
+    _refuse_strange(present)
+    values = present.to_numpy(dtype=np.float64)
+    whole, two = bool((values == np.rint(values)).all()), len(np.unique(values)) == 2
+    if whole and two:
+        return "binary"
+    counted = pd.api.types.is_integer_dtype(dtype) or (whole and missing and bool(np.isfinite(values).all()))
+    return "integer" if counted else "continuous"
+
+
+def _kind_of_text(present: pd.Series) -> str:
+    _refuse_strange(present)
+    different = present.nunique()
+    if different > IDENTIFIERS and 2 * different > len(present):
+        raise InputError(
+            f"column {present.name!r} looks like an identifier: text with {different} different values in "
+            f"{len(present)} rows; {_way_out(str(present.name))}"
+        )
+    return "binary" if different == 2 else "categorical"
+
+
+def _refuse_strange(present: pd.Series) -> None:
+    """Raise an error unless the values can be numbers or categories."""
+    strange = np.array([not isinstance(value, str | bool | int | float | np.generic) for value in present], dtype=bool)
+    if strange.any() or present.dtype.kind in "mMc":
+        raise InputError(
+            f"column {present.name!r} has values like {present.iloc[int(strange.argmax())]!r} (dtype {present.dtype}); "
+            f"expected numbers, text or truth values; {_way_out(str(present.name))}"
+        )
+
+
+def _way_out(name: str) -> str:
+    return (
+        f"drop it (frame.drop(columns={name!r})), convert it, or say what it is: "
+        f"overrides={{{name!r}: {{'kind': 'categorical'}}}}"
+    )
+
+
+def _categories(present: pd.Series) -> tuple[Any, ...]:
+    """The categories of pandas in their own order if they have one, else the values of the column, sorted."""
+    if isinstance(present.dtype, pd.CategoricalDtype) and present.dtype.ordered:
+        return tuple(present.dtype.categories.to_list())
+    return tuple(_sorted(set(present.to_list())))
+
+
+def _sorted(values: Iterable[Any]) -> list[Any]:
+    # Numbers and text cannot be compared; numbers come first.
+    return sorted(values, key=lambda value: (isinstance(value, str), value))
+
+
+def _transform(present: pd.Series) -> str:
+    """Whether log1p makes numbers less skewed that are none of them negative."""
+    if not pd.api.types.is_any_real_numeric_dtype(present.dtype):
+        return "identity"  # whether they are numbers after all is for the encoder to say
+    values = present.to_numpy(dtype=np.float64)
+    values = values[np.isfinite(values)]
+    if values.size == 0 or values.min() < 0:
+        return "identity"
+    before, after = _skewness(values), _skewness(np.log1p(values))
+    return "log1p" if before > SKEWNESS and abs(after) < before else "identity"
+
+
+def _skewness(values: NDArray[np.float64]) -> float:
+    """E[(x − μ)³] / σ³; 0 for a constant."""
+    largest = np.abs(values).max()
+    scaled = values / largest if largest > 0 else values  # cubes overflow
+    centered = scaled - scaled.mean()
+    deviation = float(np.sqrt(np.mean(centered**2)))
+    return float(np.mean((centered / deviation) ** 3)) if deviation > 0 else 0.0

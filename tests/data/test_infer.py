@@ -1,0 +1,173 @@
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from counterpath.data import Encoder, Feature, Schema
+from counterpath.errors import InputError
+
+COUNT = 30
+FRAME = pd.DataFrame(
+    {
+        "member": [True, False, True] * 10,
+        "size": pd.Categorical(["small", "large", "small"] * 10, categories=["small", "medium", "large"], ordered=True),
+        "sex": ["Male", "Female", "Male"] * 10,
+        "city": ["Rome", "Oslo", "Bonn"] * 10,
+        "shade": pd.Categorical(["red", "blue", "green"] * 10, categories=["red", "green", "blue", "unused"]),
+        "age": range(COUNT),
+        "flag": [1, 0, 0] * 10,
+        "height": np.linspace(1.5, 2.0, COUNT),
+        "yes": [0.0, 1.0, 1.0] * 10,
+        "children": [0.0, 1.0, 2.0, 3.0, np.nan] * 6,
+        "gain": [0.0] * 25 + [1e2, 1e3, 1e4, 1e5, 1e5],
+        "visits": [1] * 25 + [50, 60, 70, 80, 1000],
+        "constant": ["x"] * COUNT,
+        "fixed": [7] * COUNT,
+        "label": [0, 1, 1] * 10,
+    }
+)
+
+
+def test_every_kind_is_found():
+    schema = Schema.infer(FRAME, target="label", immutable=["age", "sex"])
+    assert schema == Schema(
+        (
+            Feature("member", "boolean"),
+            Feature("size", "ordinal", categories=("small", "medium", "large")),
+            Feature("sex", "binary", categories=("Female", "Male"), immutable=True),
+            Feature("city", "categorical", categories=("Bonn", "Oslo", "Rome")),
+            Feature("shade", "categorical", categories=("blue", "green", "red")),
+            Feature("age", "integer", immutable=True),
+            Feature("flag", "binary", categories=(0, 1)),
+            Feature("height", "continuous"),
+            Feature("yes", "binary", categories=(0.0, 1.0)),
+            Feature("children", "integer"),
+            Feature("gain", "continuous", transform="log1p"),
+            Feature("visits", "integer", transform="log1p"),
+            Feature("constant", "categorical", categories=("x",)),
+            Feature("fixed", "integer"),
+        )
+    )
+    whole = FRAME.drop(columns="label").dropna()
+    fitted = Encoder.fit(whole, schema)
+    decoded = fitted.decode(fitted.encode(whole), whole.index)
+    assert (decoded.dtypes == whole.dtypes).all()
+
+
+def test_a_whole_table_without_a_target_has_all_columns():
+    assert Schema.infer(FRAME).names == tuple(FRAME.columns)
+
+
+@pytest.mark.parametrize("dtype", ["Int64", "Float64", "double[pyarrow]", "object"])
+def test_whole_numbers_with_gaps_are_integers_in_every_dtype(dtype):
+    frame = FRAME[["children"]].astype(dtype)
+    assert Schema.infer(frame)["children"].kind == "integer"
+
+
+@pytest.mark.parametrize("values", [[True, None, False], pd.array([True, None, False], dtype="boolean")])
+def test_truth_values_with_gaps_are_boolean(values):
+    assert Schema.infer(pd.DataFrame({"x": values}))["x"] == Feature("x", "boolean")
+
+
+@pytest.mark.parametrize("dtype", ["str", "object", "string", "category", pd.ArrowDtype(pa.string())])
+def test_text_is_text_in_every_dtype(dtype):
+    frame = pd.DataFrame({"x": pd.Series(["b", None, "a", "c"], dtype=dtype)})
+    assert Schema.infer(frame)["x"].categories == ("a", "b", "c")
+    assert Schema.infer(frame.iloc[:3])["x"] == Feature("x", "binary", categories=("a", "b"))
+
+
+def test_a_mixture_of_numbers_and_text_is_categorical():
+    assert Schema.infer(pd.DataFrame({"x": ["b", 2, "a", 1]}))["x"].categories == (1, 2, "a", "b")
+
+
+def test_numbers_that_log1p_does_not_suit_stay_as_they_are():
+    gain = FRAME["gain"]
+    frame = pd.DataFrame({"negative": gain - 1, "mild": np.sqrt(np.arange(COUNT)), "huge": [1e300, *range(29)]})
+    assert [feature.transform for feature in Schema.infer(frame)] == ["identity", "identity", "log1p"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(-5, 5) | st.none(), min_size=1, max_size=8).filter(any),
+    st.lists(st.floats(-1e300, 1e300) | st.none(), min_size=1, max_size=8).filter(
+        lambda v: any(x is not None for x in v)
+    ),
+    st.lists(st.sampled_from(["a", "b", "c", None]), min_size=1, max_size=8).filter(any),
+)
+def test_what_is_inferred_fits_the_table(integers, floats, texts):
+    for values in (integers, floats, texts):
+        frame = pd.DataFrame({"x": values})
+        schema = Schema.infer(frame)
+        present = frame.dropna()
+        fitted = Encoder.fit(present, schema)
+        assert fitted.known(present).all()
+        assert fitted.encode(present).isfinite().all()
+
+
+def test_overrides_change_what_they_say():
+    schema = Schema.infer(
+        FRAME,
+        target="label",
+        overrides={
+            "age": {"kind": "continuous", "upper": 90},
+            "children": {"kind": "ordinal"},
+            "flag": {"kind": "categorical"},
+            "city": {"kind": "ordinal", "categories": ("Rome", "Bonn", "Oslo")},
+            "gain": {"transform": "identity", "immutable": True},
+        },
+    )
+    assert schema["age"] == Feature("age", "continuous", upper=90)
+    assert schema["children"] == Feature("children", "ordinal", categories=(0.0, 1.0, 2.0, 3.0))
+    assert schema["flag"] == Feature("flag", "categorical", categories=(0, 1))
+    assert schema["city"].categories == ("Rome", "Bonn", "Oslo")
+    assert schema["gain"] == Feature("gain", "continuous", immutable=True)
+
+
+IDS = pd.DataFrame({"id": [f"person {i}" for i in range(30)], "age": range(30)})
+
+
+def test_a_strange_column_may_be_declared():
+    assert len(Schema.infer(IDS, overrides={"id": {"kind": "categorical"}})["id"].categories) == 30
+
+
+def test_text_with_many_values_that_repeat_is_no_identifier():
+    assert len(Schema.infer(pd.concat([IDS, IDS, IDS]))["id"].categories) == 30
+
+
+@pytest.mark.parametrize(
+    ("table", "arguments", "message"),
+    [
+        (IDS, {}, r"'id' looks like an identifier: text with 30 different values in 30 rows; drop it.*overrides="),
+        (IDS.astype("category"), {}, "'id' looks like an identifier"),
+        (pd.DataFrame({"day": pd.date_range("2020", periods=3)}), {}, r"'day' has values like Timestamp.*drop it"),
+        (pd.DataFrame({"day": pd.to_timedelta([1, 2], unit="s")}), {}, "'day' has values like Timedelta"),
+        (pd.DataFrame({"z": [1j, 2j]}), {}, "'z' has values like .*dtype complex128"),
+        (pd.DataFrame({"list": [[1], [2]]}), {}, r"'list' has values like \[1\] \(dtype object\); expected numbers"),
+        (pd.DataFrame({"a": [1], "void": [np.nan]}), {}, "'void' has only missing values; drop it"),
+        (pd.DataFrame({"a": []}), {}, "the table has 0 rows of 1 columns"),
+        (pd.DataFrame(), {}, "the table has 0 rows of 0 columns"),
+        (pd.DataFrame({"a": [1]}), {"target": "a"}, "at least one feature"),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), {}, "there twice: a; rename or drop"),
+        (pd.DataFrame([[1, 2]]), {}, r"a column named 0, which is int; expected text; try frame.columns ="),
+        (FRAME, {"target": "lable"}, r"unknown target 'lable' \(did you mean 'label'\?\)"),
+        (FRAME, {"immutable": ["agee"]}, "unknown column 'agee'"),
+        (FRAME, {"overrides": {"agee": {}}}, "unknown column 'agee'"),
+        (FRAME, {"target": "label", "overrides": {"label": {}}}, "unknown column 'label'"),
+        (FRAME, {"overrides": {"age": {"maximum": 3}}}, "a feature has no maximum; choose from: categories"),
+        (FRAME, {"overrides": {"age": {"name": "years"}}}, "the name 'years'; rename it in the table"),
+        (FRAME, {"overrides": {"age": {"kind": "whole"}}}, "unknown kind of feature 'age': 'whole'"),
+        (FRAME, {"overrides": {"city": {"kind": "binary"}}}, "'Oslo', 'Rome'.*; expected 2 different values"),
+        (FRAME, {"overrides": {"flag": {"kind": "boolean"}}}, "'flag', row 0: 1 is not True or False.*'binary'"),
+        (FRAME, {"overrides": {"sex": {"kind": "boolean"}}}, "'sex', row 0: 'Male' is not True or False"),
+    ],
+)
+def test_what_cannot_be_inferred_is_explained(table, arguments, message):
+    with pytest.raises(InputError, match=message):
+        Schema.infer(table, **arguments)
+
+
+def test_a_column_of_truth_values_may_be_declared_boolean():
+    frame = pd.DataFrame({"x": pd.Series([True, None], dtype=object)})
+    assert Schema.infer(frame, overrides={"x": {"kind": "boolean", "immutable": True}})["x"].immutable
