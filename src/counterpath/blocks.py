@@ -9,11 +9,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-_ROWS = {"cpu": 512, "cuda": 8192}
+_ROWS = {"cpu": 128, "cuda": 8192}
 
 
 def rows_for(device: torch.device) -> int:
-    """How many rows make a block on a device: enough to keep it busy."""
+    """How many rows make a block on a device: enough to keep it busy, and few enough to answer one person soon."""
     return _ROWS[device.type]
 
 

@@ -13,6 +13,10 @@ class CounterpathError(Exception):
     """Base of every error that Counterpath raises on purpose."""
 
 
+class CounterpathWarning(UserWarning):
+    """Something that works, but probably not as well as it should."""
+
+
 class InputError(CounterpathError, ValueError):
     """The caller's data or arguments cannot be used as they are."""
 
@@ -25,8 +29,16 @@ class TrainingError(CounterpathError, RuntimeError):
     """Training cannot go on."""
 
 
+class CheckpointError(TrainingError):
+    """A checkpoint is damaged, or belongs to another training; without it training can start over."""
+
+
 class GeometryError(CounterpathError, ArithmeticError):
     """A metric is not positive definite, or a curve cannot be found."""
+
+
+class StoreError(CounterpathError, ValueError):
+    """A model directory is missing, foreign, damaged, or of a newer version."""
 
 
 class MissingExtraError(CounterpathError, ImportError):

@@ -12,27 +12,47 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from counterpath.errors import NotFittedError
 from counterpath.geometry.metric import Metric, euclidean, guided, pullback
-from counterpath.models.classifier import Classifier
+from counterpath.models.classifier import Classifier, Differentiable
 from counterpath.models.flow import FlowModel
+from counterpath.models.held import Held
 from counterpath.models.latent import IdentityModel, LatentModel
 from counterpath.models.layers import fold
 from counterpath.models.vae import VAE
 
+M = TypeVar("M")
+C = TypeVar("C", bound=Differentiable)
+V = TypeVar("V", bound=LatentModel)
+
 
 @dataclass(frozen=True)
-class Parts:
-    """The fitted models that methods are made of, as they are searched: frozen, with BatchNorm folded."""
+class Parts(Generic[C, V]):
+    """The fitted models that methods are made of, as they are searched: frozen, with BatchNorm folded.
 
-    classifier: Classifier
-    vae: VAE | None = None
+    Attributes:
+        classifier: Ours, a surrogate, or a user's.
+        vae: Our VAE, or a user's generator.
+        flow: A normalizing flow.
+    """
+
+    classifier: C
+    vae: V | None = None
     flow: FlowModel | None = None
 
-    def folded(self) -> "Parts":
-        """The same models as copies that are fastest to evaluate."""
-        return Parts(fold(self.classifier), self.vae and fold(self.vae), self.flow and fold(self.flow))
+    @property
+    def held(self) -> list[int]:
+        """The columns that the generative model leaves as they are; methods that search in X leave them, too."""
+        return self.vae.columns.tolist() if isinstance(self.vae, Held) else []
+
+    def folded(self) -> "Parts[C, V]":
+        """The same with our own models as copies that are fastest to evaluate; a user's models stay as they are."""
+        return Parts(_folded(self.classifier), _folded(self.vae), _folded(self.flow))
+
+
+AnyParts = Parts[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -43,37 +63,37 @@ class Method:
     metric: Metric
 
 
-def wachter(parts: Parts) -> Method:
+def wachter(parts: AnyParts) -> Method:
     """Gradient descent on the row itself (Wachter et al., 2017; the paper's equation 1)."""
-    return Method(IdentityModel(), euclidean)
+    return Method(IdentityModel(parts.held), euclidean)
 
 
-def ambient(parts: Parts) -> Method:
+def ambient(parts: AnyParts) -> Method:
     """Riemannian descent on the row itself, under the classifier's metric M_X (the paper's equation 4)."""
-    return Method(IdentityModel(), guided(parts.classifier.representation))
+    return Method(IdentityModel(parts.held), guided(parts.classifier.representation))
 
 
-def sgd(parts: Parts) -> Method:
+def sgd(parts: AnyParts) -> Method:
     """Gradient descent in the latent space of the VAE (Joshi et al., REVISE, 2019)."""
     return Method(_fitted("VAE", parts.vae), euclidean)
 
 
-def rsgd(parts: Parts) -> Method:
+def rsgd(parts: AnyParts) -> Method:
     """Riemannian descent under the pull-back metric of the decoder (the paper's equations 2 and 3)."""
     return Method(_fitted("VAE", parts.vae), pullback)
 
 
-def rsgd_c(parts: Parts) -> Method:
+def rsgd_c(parts: AnyParts) -> Method:
     """Riemannian descent under the classifier-guided metric (the paper's equations 3 and 6)."""
     return Method(_fitted("VAE", parts.vae), guided(parts.classifier.representation))
 
 
-def flow(parts: Parts) -> Method:
+def flow(parts: AnyParts) -> Method:
     """Gradient descent in the latent space of a normalizing flow (Dombrowski et al., 2021)."""
     return Method(_fitted("flow", parts.flow), euclidean)
 
 
-METHODS: dict[str, Callable[[Parts], Method]] = {
+METHODS: dict[str, Callable[[AnyParts], Method]] = {
     "wachter": wachter,
     "ambient": ambient,
     "sgd": sgd,
@@ -85,5 +105,12 @@ METHODS: dict[str, Callable[[Parts], Method]] = {
 
 def _fitted(name: str, model: LatentModel | None) -> LatentModel:
     if model is None:
-        raise NotFittedError(f"this method walks in the latent space of a {name}, and none was fitted: fit one first")
+        raise NotFittedError(
+            f"this method walks in the latent space of a {name}, and none was fitted: fit one first, for instance with "
+            f'Explainer(method="{name.lower()}").fit(…)'
+        )
     return model
+
+
+def _folded(model: M) -> M:
+    return fold(model) if isinstance(model, Classifier | VAE | Held | FlowModel) else model

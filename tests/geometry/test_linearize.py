@@ -5,8 +5,8 @@ import torch
 from torch import Tensor, nn
 
 from counterpath.errors import InputError
-from counterpath.geometry.linearize import jacobian, jacobian_autodiff
-from counterpath.models.layers import RBFPrecision, mlp
+from counterpath.geometry.linearize import Linearization, jacobian, jacobian_autodiff
+from counterpath.models.layers import RBFPrecision, TableOutput, mlp
 from counterpath.models.training import seeded
 
 from ..conftest import random_vae
@@ -47,6 +47,8 @@ LAYERS: dict[str, Any] = {
     "sigmoid": nn.Sigmoid,
     "softplus": lambda: nn.Softplus(beta=2.0),
     "softmax": lambda: nn.Softmax(-1),
+    "table output": lambda: TableOutput(3, [(1, 3)], nn.Sigmoid()),
+    "table output of blocks": lambda: TableOutput(3, [(0, 1), (1, 3)], nn.Identity()),
     "rbf": _rbf,
     "network": _network,
     "no rule": Unknown,
@@ -77,8 +79,9 @@ def test_jacobians_agree_with_differences_and_with_each_other(name: str) -> None
 
 
 @pytest.mark.parametrize("context", [0, 2])
-def test_the_linearisation_of_a_vae(context: int) -> None:
-    vae = random_vae(context=context)
+@pytest.mark.parametrize("blocks", [(), ((1, 4), (4, 6))])
+def test_the_linearisation_of_a_vae(context: int, blocks: tuple[tuple[int, int], ...]) -> None:
+    vae = random_vae(context=context, blocks=blocks)
     with seeded(4):
         z = torch.randn(9, 3, dtype=torch.float64)
         condition = torch.rand(9, context, dtype=torch.float64) if context else None
@@ -117,3 +120,35 @@ def test_a_batch_norm_in_training_mode_is_refused() -> None:
 def test_a_softmax_over_rows_is_refused() -> None:
     with pytest.raises(InputError, match="dim=-1"):
         jacobian(nn.Softmax(0), torch.randn(5, 3))
+
+
+def test_the_factor_of_categories_is_the_jacobian_of_twice_the_root() -> None:
+    """Fisher and Rao: p ↦ 2√p maps the simplex to a sphere, where lengths are Euclidean."""
+    vae = random_vae(blocks=((1, 4), (4, 6)))
+    with seeded(4):
+        z = torch.randn(9, 3, dtype=torch.float64)
+    lin = vae.linearize(z)
+    mean_factor, std_factor = lin.factors
+    roots = central_differences(lambda p: 2 * vae.decode(p).sqrt(), z)
+    torch.testing.assert_close(mean_factor[:, 1:], roots[:, 1:], rtol=0, atol=1e-6)
+    assert torch.equal(mean_factor[:, 0], lin.mean_jac[:, 0])
+    assert torch.equal(std_factor, lin.jacobians[1])
+    assert lin.category_factor is not None
+    torch.testing.assert_close(lin.category_factor[:, 1:], mean_factor[:, 1:])
+    assert (lin.category_factor[:, 0] == 0).all()
+
+
+def test_without_categories_the_factors_are_the_jacobians() -> None:
+    lin = random_vae().linearize(torch.randn(4, 3, dtype=torch.float64))
+    assert lin.category is None
+    assert lin.category_factor is None
+    assert all(torch.equal(*pair) for pair in zip(lin.factors, lin.jacobians, strict=True))
+
+
+def test_a_probability_of_zero_has_a_finite_factor() -> None:
+    layer = TableOutput(3, [(0, 3)], nn.Identity())
+    for dtype in (torch.float32, torch.float64):
+        x = torch.tensor([[0.0, -1e4, -800.0]], dtype=dtype)
+        lin = Linearization(*jacobian(layer, x), category=torch.ones(3, dtype=torch.bool))
+        assert (lin.mean[0] == torch.tensor([1.0, 0, 0], dtype=dtype)).all()
+        assert lin.factors[0].isfinite().all()

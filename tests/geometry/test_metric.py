@@ -24,17 +24,22 @@ from counterpath.geometry.metric import (
 )
 from counterpath.models.classifier import Classifier
 from counterpath.models.latent import IdentityModel
+from counterpath.models.layers import TableOutput
 from counterpath.models.training import seeded
 from counterpath.models.vae import VAE
 from counterpath.search.objective import Objective
 from counterpath.search.step import STEP_RULES, slope
 
+from ..conftest import random_vae
+
 
 @pytest.mark.parametrize("name", METRICS)
 @pytest.mark.parametrize("scale", [1.0, 10.0, 1e3, 1e6])
+@pytest.mark.parametrize("blocks", [(), ((1, 4), (4, 6))])
 def test_metrics_are_symmetric_and_positive_definite_even_far_away(
-    name: str, scale: float, vae: VAE, classifier: Classifier
+    name: str, scale: float, blocks: tuple[tuple[int, int], ...], classifier: Classifier
 ) -> None:
+    vae = random_vae(blocks=blocks)
     with seeded(0):
         z = scale * torch.randn(200, 3, dtype=torch.float64)
     metric = damped(METRICS[name](classifier.representation)(vae.linearize(z)))
@@ -210,3 +215,39 @@ def test_the_riemannian_direction_does_not_depend_on_latent_coordinates(
         assert (speed - 1).abs().max() < 1e-8
     else:
         assert (speed - 1).abs().max() > 1e-3  # the paper's step has the direction, not the speed
+
+
+# Categories
+
+
+@pytest.mark.parametrize("sure", [0.0, 5.0, 10.0, 15.0])
+def test_where_a_softmax_is_sure_only_fisher_and_rao_keep_the_step_in_bounds(sure: float) -> None:
+    """Two categories with logits (sure + z, 0), p = sigmoid(sure + z), and the gradient ∂p/∂z = p(1 − p).
+
+    Euclidean: M = 2(p(1 − p))², so that M⁻¹g = 1/2p(1 − p) explodes: a decoder that is sure of a category makes that
+    category, which nothing changes, decide the direction. Fisher–Rao: M = p(1 − p), and M⁻¹g = 1 everywhere.
+    """
+    decoder = TableOutput(2, [(0, 2)], nn.Identity())
+    z = torch.tensor([[sure]], dtype=torch.float64)
+    value, jac = jacobian(lambda p: decoder(torch.cat([p, torch.zeros_like(p)], -1)), z)
+    p = torch.sigmoid(z[0, 0])
+    gradient = jac[:, 0]
+    torch.testing.assert_close(gradient[0, 0], p * (1 - p))
+    fisher_rao = pullback(Linearization(value, jac, category=torch.tensor([True, True])))
+    euclidean = pullback(Linearization(value, jac))
+    torch.testing.assert_close(fisher_rao[0, 0, 0], p * (1 - p))
+    torch.testing.assert_close(solve(fisher_rao, gradient)[0, 0].item(), 1.0, rtol=1e-9, atol=0)
+    torch.testing.assert_close(solve(euclidean, gradient)[0, 0], 1 / (2 * p * (1 - p)))
+    if sure >= 10:
+        assert solve(euclidean, gradient).abs().item() > 1e4
+
+
+@pytest.mark.parametrize("build", [guided, guided_diagonal, lambda h: guided_draw(h, torch.zeros(6).double())])
+def test_guided_metrics_add_the_categories(
+    build: Callable[[nn.Module], Callable[[Linearization], Tensor]], classifier: Classifier, codes: Tensor
+) -> None:
+    lin = random_vae(blocks=((1, 4), (4, 6))).linearize(codes)
+    without = Linearization(lin.mean, lin.mean_jac, lin.std, lin.std_jac)
+    metric = build(classifier.representation)
+    factor = lin.mean_jac[:, 1:] / lin.mean[:, 1:, None].sqrt()
+    torch.testing.assert_close(metric(lin) - metric(without), factor.mT @ factor, rtol=1e-9, atol=1e-9)

@@ -31,7 +31,7 @@ def test_balanced_accuracy_weighs_the_classes_alike(parts: Parts) -> None:
 
 
 def test_labels_must_be_two_classes(surface: Surface) -> None:
-    with pytest.raises(InputError, match="both classes in its labels; given only class 1"):
+    with pytest.raises(InputError, match="more than one class in its labels; given only class 1"):
         fit_classifier(surface.x, torch.ones(600))
     with pytest.raises(InputError, match="labels must be 0 or 1"):
         fit_classifier(surface.x, 2 * surface.y)

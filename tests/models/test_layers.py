@@ -3,7 +3,8 @@ import torch
 from torch import nn
 
 from counterpath.errors import InputError, NotFittedError
-from counterpath.models.layers import RBFPrecision, fold, mlp
+from counterpath.geometry.linearize import jacobian
+from counterpath.models.layers import RBFPrecision, TableOutput, fold, mlp
 from counterpath.models.training import seeded
 
 from ..conftest import random_classifier, random_vae
@@ -100,3 +101,24 @@ def test_an_unfitted_uncertainty_says_so_and_loaded_weights_count_as_fitted() ->
         layer(torch.randn(2, 3))
     layer.load_state_dict(_placed(torch.randn(50, 3)).state_dict())
     assert layer(torch.randn(2, 3)).isfinite().all()
+
+
+def test_a_table_output_is_a_softmax_for_each_category_and_the_number_s_layer_elsewhere() -> None:
+    layer = TableOutput(8, [(1, 4), (4, 6)], nn.Sigmoid())
+    x = torch.randn(5, 8, dtype=torch.float64)
+    out = layer(x)
+    for columns in ([0], [6, 7]):
+        torch.testing.assert_close(out[:, columns], x[:, columns].sigmoid())
+    for columns in (slice(1, 4), slice(4, 6)):
+        torch.testing.assert_close(out[:, columns], x[:, columns].softmax(-1))
+    jac = jacobian(layer, x)[1]
+    for rows, others in (([0], [*range(1, 8)]), ([1, 2, 3], [0, 4, 5, 6, 7]), ([7], [*range(7)])):
+        assert (jac[:, rows][:, :, others] == 0).all()
+    torch.testing.assert_close(jac[:, 1:4].sum(1), torch.zeros(5, 8).double())
+
+
+@pytest.mark.parametrize("blocks", [[(0, 3)], [(0, 1), (1, 3)], [(2, 3)], [(0, 2)]])
+def test_the_pieces_of_a_table_output_cover_every_column_once(blocks: list[tuple[int, int]]) -> None:
+    pieces = TableOutput(3, blocks, nn.Identity()).pieces
+    assert [column for part, _ in pieces for column in range(part.start, part.stop)] == [0, 1, 2]
+    assert [(part.start, part.stop) for part, category in pieces if category] == blocks

@@ -3,10 +3,11 @@ import torch
 
 from counterpath.data.surface import Surface
 from counterpath.errors import InputError
+from counterpath.geometry.linearize import jacobian_autodiff
 from counterpath.methods import Parts
 from counterpath.models.calibration import calibrate
 from counterpath.models.training import Run, seeded
-from counterpath.models.vae import VAE, VAETraining, fit_uncertainty, fit_vae
+from counterpath.models.vae import VAE, VAETraining, category_columns, fit_uncertainty, fit_vae
 
 from ..conftest import random_vae
 
@@ -74,3 +75,27 @@ def test_fewer_rows_than_centres_are_refused(surface: Surface) -> None:
 def test_an_unknown_output_lists_the_valid_ones() -> None:
     with pytest.raises(InputError, match="sigmoid, linear"):
         VAE(3, 2, output="relu")
+
+
+def test_a_vae_with_categories_reconstructs_them() -> None:
+    with seeded(0):
+        hidden = torch.rand(600, 2)
+    place = (hidden[:, 0] * 5).long()
+    x = torch.cat([torch.nn.functional.one_hot(place, 5), hidden[:, 1:], hidden[:, :1]], 1).float()
+    training = VAETraining(mean_epochs=80, std_epochs=5, batch_size=64)
+    vae = fit_vae(x, 2, hidden=(32, 32), blocks=((0, 5),), centers=30, training=training, run=Run(seed=0))
+    decoded = vae.decode(vae.encode(x))
+    torch.testing.assert_close(decoded[:, :5].sum(1), torch.ones(600))
+    assert (decoded[:, :5].argmax(1) == place).float().mean() > 0.9
+    assert (decoded[:, 5:] - x[:, 5:]).square().mean().sqrt() < 0.1
+    double = vae.double()
+    z = double.encode(x[:20].double())
+    torch.testing.assert_close(
+        double.linearize(z).mean_jac, jacobian_autodiff(double.decode, z)[1], rtol=1e-9, atol=1e-12
+    )
+    assert torch.equal(double.linearize(z).category, torch.tensor([True] * 5 + [False] * 2))
+
+
+def test_which_columns_belong_to_categories() -> None:
+    assert category_columns(5, ()) is None
+    assert category_columns(5, [(1, 3), (4, 5)]).tolist() == [False, True, True, False, True]

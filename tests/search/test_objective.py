@@ -5,7 +5,7 @@ import torch
 
 from counterpath.errors import InputError
 from counterpath.models.classifier import Classifier
-from counterpath.search.objective import Objective
+from counterpath.search.objective import Objective, log_odds
 
 
 def test_the_loss_is_cross_entropy_plus_fidelity(classifier: Classifier) -> None:
@@ -27,6 +27,24 @@ def test_the_gradient_is_right_and_finite_where_the_fidelity_term_has_a_kink(cla
     assert torch.autograd.gradcheck(lambda p: objective.loss(p, factual)[0], x)
 
 
+@pytest.mark.parametrize("target", [0, 1, 2])
+def test_of_many_classes_one_is_wanted_or_any_other(target: int) -> None:
+    logits = torch.randn(8, 3, dtype=torch.float64)
+    probability = logits.softmax(-1)[:, target]
+    x = torch.zeros(8, 2, dtype=torch.float64)
+    for other, wanted in ((False, probability), (True, 1 - probability)):
+        here = Objective(lambda rows: logits + rows.sum() * 0, target, other=other)
+        loss, odds = here.loss(x, x)
+        torch.testing.assert_close(loss, -wanted.log())
+        torch.testing.assert_close(odds.sigmoid(), wanted)
+
+
+def test_two_logits_mean_the_same_as_their_difference() -> None:
+    logits = torch.randn(8, 2, dtype=torch.float64)
+    for target in (0, 1):
+        torch.testing.assert_close(log_odds(logits, target), log_odds(logits[:, 1] - logits[:, 0], target))
+
+
 def test_a_hopeless_start_has_a_finite_loss() -> None:
     here = Objective(lambda x: -1e4 * x[:, 0]).evaluate(torch.ones(2, 3), torch.zeros(2, 3))
     assert here.loss.tolist() == [1e4, 1e4]
@@ -34,8 +52,11 @@ def test_a_hopeless_start_has_a_finite_loss() -> None:
 
 
 def test_bad_targets_and_weights_are_refused(classifier: Classifier) -> None:
+    x = torch.rand(4, 6, dtype=torch.float64)
     with pytest.raises(InputError, match="target class 2 does not exist; choose one of: 0, 1"):
-        Objective(classifier, target=2)
+        Objective(classifier, target=2).loss(x, x)
+    with pytest.raises(InputError, match="target class -1 does not exist"):
+        Objective(classifier, target=-1)
     for bad in (-0.1, math.nan):
         with pytest.raises(InputError, match="at least 0"):
             Objective(classifier, fidelity=bad)

@@ -23,7 +23,7 @@ from counterpath.models.calibration import Calibration, calibrate
 from counterpath.models.classifier import Classifier, balanced_accuracy, fit_classifier
 from counterpath.models.flow import fit_flow
 from counterpath.models.training import Run
-from counterpath.models.vae import VAETraining, fit_vae
+from counterpath.models.vae import VAE, VAETraining, fit_vae
 from counterpath.search.nearest import nearest_accepted, straight_path
 from counterpath.search.objective import Objective
 from counterpath.search.traverse import traverse
@@ -58,7 +58,7 @@ class Scene:
 
     train: Surface
     test: Surface
-    parts: Parts
+    parts: Parts[Classifier, VAE]
     calibration: Calibration
     factual: Tensor
     chart: Tensor
@@ -115,7 +115,7 @@ def build(size: Preset, run: Run, device: torch.device, *, with_flow: bool = Tru
         batch_size=128,
         learning_rate=1e-3,
         weight_decay=0.02,
-        positive_weight=float((train.y == 0).sum() / (train.y == 1).sum()),
+        class_weights=(1.0, float((train.y == 0).sum() / (train.y == 1).sum())),
         run=run,
     )
     training = VAETraining(

@@ -163,7 +163,7 @@ def build(data: Dataset, size: Preset, run: Run, device: torch.device) -> Study:
     classifier = fit_classifier(
         train,
         train_labels,
-        positive_weight=balance if settings.positive_weight is None else settings.positive_weight,
+        class_weights=(1.0, balance if settings.positive_weight is None else settings.positive_weight),
         run=run,
     )
     training = VAETraining(
@@ -172,10 +172,9 @@ def build(data: Dataset, size: Preset, run: Run, device: torch.device) -> Study:
     vae = fit_vae(train, 5, centers=settings.centers, training=training, run=run)
     folded = Parts(classifier, vae).folded()
     assert folded.vae is not None
+    neighbours = Neighbours(train, encoder.weights.to(device))
     factual = test[(test_labels == 0) & (map_blocks(folded.classifier, test) <= 0)][: size.factuals]
-    return Study(
-        encoder, train, test, train_labels, test_labels, folded.classifier, folded.vae, factual, Neighbours(train)
-    )
+    return Study(encoder, train, test, train_labels, test_labels, folded.classifier, folded.vae, factual, neighbours)
 
 
 def fingerprint(study: Study, damping: float) -> str:
@@ -236,7 +235,7 @@ def measure_paths(study: Study, found: Trajectory) -> dict[str, Tensor]:
     for steps in STEPS:
         case = study.case(legal[steps])
         values = {name: function(case) for name, function in MEASURES.items()}
-        path = legal[: steps + 1]
+        path = legal[: steps + 1] * study.encoder.weights.to(legal)
         values |= {"path_ld_max": ld[: steps // EVERY + 1].amax(0), "path_length": path_length(path)}
         values["turning"] = turning(path)
         measured |= {f"{name}@{steps}": value for name, value in values.items()}
@@ -268,9 +267,9 @@ def _baseline(study: Study, name: str) -> dict[str, Tensor]:
     if name == "reconstruction":
         end = map_blocks(study.vae.decode, map_blocks(study.vae.encode, study.factual))
     else:
-        schema = study.encoder.schema
-        same = [schema.index(column) for column in schema.immutable] if name == "nearest same" else None
-        end, exists = nearest_accepted(study.factual, study.train, accepted, same)
+        encoder = study.encoder
+        same = encoder.columns(*encoder.schema.immutable) if name == "nearest same" else None
+        end, exists = nearest_accepted(study.factual, study.train, accepted, same, encoder.weights)
     case = study.case(end)
     measured = {f"{measure}@0": function(case) for measure, function in MEASURES.items()}
     measured["valid@0"] = measured["valid@0"] * exists

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from counterpath.errors import InputError
@@ -30,17 +30,41 @@ class Linearization:
         mean_jac: Jμ, the derivative of `mean` by z.
         std: The decoder's uncertainty σ(z), where the model has one.
         std_jac: Jσ, the derivative of `std` by z.
+        category: Which columns of `mean` are probabilities of categories; None for none.
     """
 
     mean: Float[Tensor, "n D"]
     mean_jac: Float[Tensor, "n D d"]
     std: Float[Tensor, "n D"] | None = None
     std_jac: Float[Tensor, "n D d"] | None = None
+    category: Bool[Tensor, "D"] | None = None
+
+    @property
+    def jacobians(self) -> tuple[Tensor, ...]:
+        """Jμ, and Jσ where there is one."""
+        return (self.mean_jac,) if self.std_jac is None else (self.mean_jac, self.std_jac)
 
     @property
     def factors(self) -> tuple[Tensor, ...]:
-        """The Jacobian factors F whose Gram matrices FᵀF add up to the pull-back metric."""
-        return (self.mean_jac,) if self.std_jac is None else (self.mean_jac, self.std_jac)
+        """The Jacobian factors F whose Gram matrices FᵀF add up to the pull-back metric.
+
+        They are the `jacobians`, but for the rows of categories in the first one: a probability p is measured by
+        Fisher and Rao's 2√p. A decoder that is sure of a category has a Jacobian close to 0 there; under the Euclidean
+        metric such a category would cost nothing, and M⁻¹∇f would grow like 1/p(1 − p).
+        """
+        if self.category is None:
+            return self.jacobians
+        return (torch.where(self.category[:, None], self._fisher_rao, self.mean_jac), *self.jacobians[1:])
+
+    @property
+    def category_factor(self) -> Tensor | None:
+        """The rows of the first factor that belong to categories, or None."""
+        return None if self.category is None else self._fisher_rao * self.category[:, None]
+
+    @property
+    def _fisher_rao(self) -> Tensor:
+        """∂(2√p)/∂z = Jμ/√p."""
+        return self.mean_jac * torch.rsqrt(self.mean.clamp_min(torch.finfo(self.mean.dtype).tiny))[..., None]
 
 
 def jacobian(

@@ -50,12 +50,15 @@ def pullback(lin: Linearization) -> Float[Tensor, "n d d"]:
 
 
 def guided(h: Representation) -> Metric:
-    """M̂(z) = JμᵀM_X(μ)Jμ + JσᵀM_X(μ)Jσ, the classifier-guided metric as the paper prints it."""
+    """M̂(z) = JμᵀM_X(μ)Jμ + JσᵀM_X(μ)Jσ, the classifier-guided metric as the paper prints it.
+
+    Where the model has categories, their Fisher–Rao term is added: see `Linearization.factors`.
+    """
 
     def metric(lin: Linearization) -> Float[Tensor, "n d d"]:
-        tangents = torch.cat([factor.permute(2, 0, 1) for factor in lin.factors])
+        tangents = torch.cat([factor.permute(2, 0, 1) for factor in lin.jacobians])
         pushed = push(h, lin.mean, tangents)[1].permute(1, 2, 0)
-        return _sum(gram(part) for part in pushed.split(lin.mean_jac.shape[-1], dim=-1))
+        return _sum([*(gram(part) for part in pushed.split(lin.mean_jac.shape[-1], dim=-1)), *_categories(lin)])
 
     return metric
 
@@ -69,7 +72,8 @@ def guided_diagonal(h: Representation) -> Metric:
     def metric(lin: Linearization) -> Float[Tensor, "n d d"]:
         h_jac = jacobian(h, lin.mean)[1]
         weights = h_jac.square().sum(1).sqrt()
-        return _sum([gram(h_jac @ lin.mean_jac), *(gram(weights[..., None] * f) for f in lin.factors[1:])])
+        noise = (gram(weights[..., None] * factor) for factor in lin.jacobians[1:])
+        return _sum([gram(h_jac @ lin.mean_jac), *noise, *_categories(lin)])
 
     return metric
 
@@ -87,7 +91,7 @@ def guided_draw(h: Representation, epsilon: Float[Tensor, "D"], *, frozen: bool 
         std, std_jac = _uncertainty(lin)
         jac = lin.mean_jac + epsilon[:, None] * std_jac
         where = lin.mean if frozen else lin.mean + epsilon * std
-        return gram(push(h, where, jac.permute(2, 0, 1))[1].permute(1, 2, 0))
+        return _sum([gram(push(h, where, jac.permute(2, 0, 1))[1].permute(1, 2, 0)), *_categories(lin)])
 
     return metric
 
@@ -202,6 +206,11 @@ def _dot(left: list[Tensor], right: list[Tensor], count: int) -> Tensor | float:
 
 def _sum(parts: Iterable[Tensor]) -> Tensor:
     return reduce(torch.add, parts)
+
+
+def _categories(lin: Linearization) -> list[Tensor]:
+    factor = lin.category_factor
+    return [] if factor is None else [gram(factor)]
 
 
 def _uncertainty(lin: Linearization) -> tuple[Tensor, Tensor]:

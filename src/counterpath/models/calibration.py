@@ -14,7 +14,7 @@ from torch import Tensor
 from counterpath.blocks import map_blocks
 from counterpath.errors import GeometryError
 from counterpath.geometry.metric import gram
-from counterpath.models.vae import VAE
+from counterpath.models.latent import LatentModel, given, join
 
 Array = NDArray[np.floating[Any]]
 
@@ -37,36 +37,66 @@ class Calibration:
     auc: float
 
 
+@dataclass(frozen=True)
+class Points:
+    """Codes, and what the model is told beside them."""
+
+    z: Float[Tensor, "n d"]
+    told: Float[Tensor, "n c"] | None
+
+    @property
+    def array(self) -> Array:
+        """Both side by side."""
+        return join(self.z, self.told).cpu().numpy()
+
+
 @torch.no_grad()
-def calibrate(vae: VAE, train: Float[Tensor, "n D"], held_out: Float[Tensor, "m D"], *, seed: int = 0) -> Calibration:
-    """Measure the uncertainty of an unconditional VAE on held-out rows and off the data."""
-    codes, held_out_codes = map_blocks(vae.encode, train), map_blocks(vae.encode, held_out)
-    off = _off_data(codes.cpu().numpy(), held_out_codes.cpu().numpy(), seed)
-    on_sigma = map_blocks(vae.uncertainty, held_out_codes).mean(-1).cpu().numpy()
-    off_sigma = map_blocks(vae.uncertainty, torch.from_numpy(off).to(codes)).mean(-1).cpu().numpy()
+def calibrate(
+    vae: LatentModel, train: Float[Tensor, "n D"], held_out: Float[Tensor, "m D"], *, seed: int = 0
+) -> Calibration:
+    """Measure the uncertainty of a model on held-out rows and off the data.
+
+    For a model that is told some columns of a row, a point is a code together with what is told; points off the data
+    are told the columns of random training rows.
+    """
+    on = Points(map_blocks(vae.encode, held_out), given(vae, held_out))
+    off = _off_data(Points(map_blocks(vae.encode, train), given(vae, train)), on, seed)
+    on_sigma, off_sigma = (
+        map_blocks(lambda *where: _sigma(vae, *where), points.z, points.told).cpu().numpy() for points in (on, off)
+    )
     is_off = np.concatenate([np.zeros(len(on_sigma)), np.ones(len(off_sigma))])
     return Calibration(
-        sigma_share=float(map_blocks(lambda z: _share(vae, z), held_out_codes).mean()),
+        sigma_share=float(map_blocks(lambda *where: _share(vae, *where), on.z, on.told).mean()),
         sigma_on=float(np.median(on_sigma)),
         sigma_off=float(np.median(off_sigma)),
         auc=float(roc_auc_score(is_off, np.concatenate([on_sigma, off_sigma]))),
     )
 
 
-def _share(vae: VAE, z: Tensor) -> Tensor:
-    lin = vae.linearize(z)
+def _sigma(vae: LatentModel, z: Tensor, told: Tensor | None) -> Tensor:
+    std = vae.uncertainty(z, told)
+    if std is None:
+        raise GeometryError("this model has no uncertainty to calibrate")
+    return std.mean(-1)
+
+
+def _share(vae: LatentModel, z: Tensor, told: Tensor | None) -> Tensor:
+    lin = vae.linearize(z, told)
     traces = [gram(factor).diagonal(dim1=-2, dim2=-1).sum(-1) for factor in lin.factors]
     return traces[1] / (traces[0] + traces[1])
 
 
-def _off_data(codes: Array, held_out: Array, seed: int, count: int = 2000) -> Array:
-    nearest = NearestNeighbors(n_neighbors=1).fit(codes)
-    reach = np.quantile(nearest.kneighbors(held_out)[0], 0.99)
+def _off_data(train: Points, held_out: Points, seed: int, count: int = 2000) -> Points:
+    nearest = NearestNeighbors(n_neighbors=1).fit(train.array)
+    reach = np.quantile(nearest.kneighbors(held_out.array)[0], 0.99)
+    codes = train.z.cpu().numpy()
     lower, upper = codes.min(0), codes.max(0)
     margin = 0.25 * (upper - lower)
     generator = np.random.default_rng(seed)
     points = generator.uniform(lower - margin, upper + margin, size=(20 * count, codes.shape[1])).astype(codes.dtype)
-    off: Array = points[nearest.kneighbors(points)[0][:, 0] > reach][:count]
-    if len(off) == 0:
+    rows = torch.from_numpy(generator.integers(len(codes), size=len(points))).to(train.z.device)
+    drawn = Points(torch.from_numpy(points).to(train.z), None if train.told is None else train.told[rows])
+    far = torch.from_numpy(np.flatnonzero(nearest.kneighbors(drawn.array)[0][:, 0] > reach)[:count]).to(rows)
+    if len(far) == 0:
         raise GeometryError("the codes fill their whole box: no latent point is off the data, so nothing to calibrate")
-    return off
+    return Points(drawn.z[far], None if drawn.told is None else drawn.told[far])

@@ -1,6 +1,8 @@
 """The classifier under explanation: a representation h and a linear last layer."""
 
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -12,71 +14,96 @@ from counterpath.models.layers import mlp
 from counterpath.models.training import Run, seeded, train
 
 
+@runtime_checkable
+class Differentiable(Protocol):
+    """A classifier that a search can follow downhill."""
+
+    @property
+    def representation(self) -> Callable[[Tensor], Tensor]:
+        """h: X → R^H, what the classifier sees of a row before it decides."""
+        ...
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """The log odds of class 1 `(n,)`, or one logit a class `(n, K)`."""
+        ...
+
+
 class Classifier(nn.Module):
-    """c(x) = sigmoid(wᵀh(x) + b), with h: X → R^H an MLP of widths 2H, 2H, H, H.
+    """c(x) = sigmoid(wᵀh(x) + b), with h: X → R^H an MLP of widths 2H, 2H, H, H; softmax for more than two classes.
 
     Args:
         features: Width of a row.
         width: H, the size of the representation.
+        classes: How many classes.
     """
 
-    def __init__(self, features: int, width: int = 24) -> None:
+    def __init__(self, features: int, width: int = 24, classes: int = 2) -> None:
         super().__init__()
         hidden = mlp([features, 2 * width, 2 * width, width, width])
         self.representation = nn.Sequential(*hidden, nn.BatchNorm1d(width), nn.Tanh())
-        self.head = nn.Linear(width, 1)
+        self.head = nn.Linear(width, 1 if classes == 2 else classes)
 
-    def forward(self, x: Float[Tensor, "n D"]) -> Float[Tensor, "n"]:
-        """The log odds of class 1."""
-        return self.head(self.representation(x))[:, 0]  # type: ignore[no-any-return]
+    def forward(self, x: Float[Tensor, "n D"]) -> Float[Tensor, "n"] | Float[Tensor, "n K"]:
+        """The log odds of class 1; with more than two classes one logit a class."""
+        logits = self.head(self.representation(x))
+        return logits[:, 0] if logits.shape[-1] == 1 else logits  # type: ignore[no-any-return]
 
     def probability(self, x: Float[Tensor, "n D"]) -> Float[Tensor, "n"]:
-        """The probability of class 1."""
+        """The probability of class 1, of two."""
         return torch.sigmoid(self(x))
+
+
+def probabilities(logits: Tensor) -> Float[Tensor, "n K"]:
+    """The probability of every class, from the log odds of class 1 `(n,)` or one logit a class `(n, K)`."""
+    if logits.ndim == 1:
+        return torch.stack([torch.sigmoid(-logits), torch.sigmoid(logits)], dim=-1)
+    return torch.softmax(logits, dim=-1)
 
 
 def fit_classifier(
     x: Float[Tensor, "n D"],
-    y: Float[Tensor, "n"],
+    y: Float[Tensor, "n"] | Float[Tensor, "n K"],
     *,
     width: int = 24,
     epochs: int = 20,
     batch_size: int = 1024,
     learning_rate: float = 1e-4,
     weight_decay: float = 0.05,
-    positive_weight: float = 1.0,
+    class_weights: Sequence[float] | None = None,
     run: Run | None = None,
+    name: str = "classifier",
 ) -> Classifier:
     """Train a classifier by weighted cross entropy with RMSprop.
 
     Args:
         x: Rows.
-        y: Labels, 0 or 1.
+        y: Labels, 0 or 1; or for every row the probability of class 1, or of each of K > 2 classes, to be learned.
         width: H, the size of the representation.
         epochs: Passes over the data.
         batch_size: Rows in a batch.
         learning_rate: RMSprop's.
         weight_decay: ℓ2 regularisation.
-        positive_weight: How much more an error on class 1 weighs than one on class 0.
+        class_weights: How much an error on each class weighs; by default the same.
         run: Seed, checkpoint and progress.
+        name: For messages and the checkpoint.
     """
     run = run or Run()
-    values = set(y.unique().tolist())
-    if not values <= {0.0, 1.0}:
-        raise InputError(f"labels must be 0 or 1; given {sorted(values)[:5]}")
-    if len(values) < 2:
-        raise InputError(f"a classifier needs both classes in its labels; given only class {int(values.pop())}")
+    classes = 2 if y.ndim == 1 else y.shape[-1]
+    _insist_labels(y)
     with seeded(run.seed):
-        classifier = Classifier(x.shape[-1], width).to(x)
-    weight = torch.tensor(positive_weight, dtype=x.dtype, device=x.device)
+        classifier = Classifier(x.shape[-1], width, classes).to(x)
+    weights = torch.tensor([1.0] * classes if class_weights is None else list(class_weights)).to(x)
 
     def loss(batch: tuple[Tensor, ...], generator: torch.Generator) -> Tensor:
         rows, labels = batch
-        return F.binary_cross_entropy_with_logits(classifier(rows), labels, pos_weight=weight)
+        if labels.ndim == 1:
+            ratio = weights[1] / weights[0]
+            return F.binary_cross_entropy_with_logits(classifier(rows), labels, pos_weight=ratio)
+        return F.cross_entropy(classifier(rows), labels, weight=weights)
 
     rmsprop = partial(torch.optim.RMSprop, lr=learning_rate, weight_decay=weight_decay)
     train(
-        "classifier",
+        name,
         classifier,
         loss,
         (x, y.to(x.dtype)),
@@ -86,6 +113,15 @@ def fit_classifier(
         run=run,
     )
     return classifier.requires_grad_(False)
+
+
+def _insist_labels(y: Tensor) -> None:
+    outside = y[(y < 0) | (y > 1)]
+    if len(outside):
+        raise InputError(f"labels must be 0 or 1, or probabilities; given {outside.unique().tolist()[:5]}")
+    present = y.unique().tolist() if y.ndim == 1 else y.argmax(-1).unique().tolist()
+    if len(present) < 2:
+        raise InputError(f"a classifier needs more than one class in its labels; given only class {present[0]:g}")
 
 
 def balanced_accuracy(classifier: Classifier, x: Float[Tensor, "n D"], y: Float[Tensor, "n"]) -> float:

@@ -2,7 +2,7 @@
 
 import copy
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -39,6 +39,47 @@ def mlp(sizes: Sequence[int], *, final: nn.Module | None = None, batch_norm: boo
     return nn.Sequential(*layers)
 
 
+class TableOutput(nn.Module):
+    """The last layer of a decoder for tables: softmax for each block of categories, `number` for all other columns.
+
+    Args:
+        width: Number of columns.
+        blocks: The columns of each category, as (first, last + 1), in order.
+        number: Applied to the other columns, element by element.
+    """
+
+    def __init__(self, width: int, blocks: Sequence[tuple[int, int]], number: nn.Module) -> None:
+        super().__init__()
+        self.number, self.softmax = number, nn.Softmax(dim=-1)
+        self.pieces = tuple(_pieces(width, blocks))
+
+    def forward(self, value: Float[Tensor, "n D"]) -> Float[Tensor, "n D"]:
+        """The decoded row."""
+        return torch.cat([layer(value[..., part]) for layer, part in self.parts()], dim=-1)
+
+    def parts(self) -> list[tuple[nn.Module, slice]]:
+        """Which layer is applied to which columns."""
+        return [(self.softmax if category else self.number, part) for part, category in self.pieces]
+
+
+@push.register(TableOutput)
+def _(layer: TableOutput, value: Tensor, tangents: Tensor) -> tuple[Tensor, Tensor]:
+    pushed = [push(part, value[..., columns], tangents[..., columns]) for part, columns in layer.parts()]
+    return torch.cat([out for out, _ in pushed], dim=-1), torch.cat([tangent for _, tangent in pushed], dim=-1)
+
+
+def _pieces(width: int, blocks: Sequence[tuple[int, int]]) -> Iterator[tuple[slice, bool]]:
+    """Runs of columns, and whether each is the block of a category."""
+    done = 0
+    for first, end in blocks:
+        if first > done:
+            yield slice(done, first), False
+        yield slice(first, end), True
+        done = end
+    if done < width:
+        yield slice(done, width), False
+
+
 def fold(module: M) -> M:
     """A copy in evaluation mode in which every BatchNorm that follows a Linear layer is folded into it."""
     folded = copy.deepcopy(module).eval()
@@ -49,6 +90,24 @@ def fold(module: M) -> M:
                 _fold_into(linear, norm)
                 del part[index + 1]
     return folded.requires_grad_(False)
+
+
+@torch.no_grad()
+def settle(module: nn.Module, rows: Float[Tensor, "n D"]) -> None:
+    """Set the statistics of every BatchNorm layer to those of all rows, and leave the module in evaluation mode.
+
+    In training they trail behind weights that move, by ten batches or so; on small tables that costs accuracy.
+    """
+    norms = [part for part in module.modules() if isinstance(part, nn.BatchNorm1d)]
+    momenta = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None  # the plain mean over what is seen from now on
+    module.train()
+    module(rows)
+    module.eval()
+    for norm, momentum in zip(norms, momenta, strict=True):
+        norm.momentum = momentum
 
 
 @torch.no_grad()

@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from counterpath.errors import InputError, TrainingError
+from counterpath.errors import CheckpointError, InputError, TrainingError
 from counterpath.files import atomic, sweep
 from counterpath.progress import track
 
@@ -83,7 +83,8 @@ def train(
 
     Raises:
         InputError: If the data are empty or not finite.
-        TrainingError: If the loss stops being finite, or the checkpoint is damaged or of another run.
+        TrainingError: If the loss stops being finite.
+        CheckpointError: If the checkpoint is damaged or of another run.
     """
     insist_finite(name, *tensors)
     device = tensors[0].device
@@ -245,9 +246,9 @@ def _restore(
             header = file.metadata() or {}
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     except (safetensors.SafetensorError, OSError) as error:
-        raise TrainingError(f"the checkpoint {path} is damaged ({error}): delete it to train again") from error
+        raise CheckpointError(f"the checkpoint {path} is damaged ({error}): delete it to train again") from error
     if header.get("format") != _FORMAT or header.get("fingerprint") != fingerprint:
-        raise TrainingError(
+        raise CheckpointError(
             f"the checkpoint {path} belongs to another run (other data, settings, seed or version): "
             "delete it, or use another folder"
         )

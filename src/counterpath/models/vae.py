@@ -1,17 +1,19 @@
 """A variational autoencoder whose decoder knows where it has seen data."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from counterpath.blocks import map_blocks
 from counterpath.errors import InputError, choose
 from counterpath.geometry.linearize import Linearization, axes, jacobian
 from counterpath.models.latent import join
-from counterpath.models.layers import DEFAULT_ZETA, RBFPrecision, mlp
+from counterpath.models.layers import DEFAULT_ZETA, RBFPrecision, TableOutput, mlp
 from counterpath.models.training import Run, insist_finite, seeded, train
 
 OUTPUTS: dict[str, type[nn.Module]] = {"sigmoid": nn.Sigmoid, "linear": nn.Identity}
@@ -27,6 +29,7 @@ class VAE(nn.Module):
         context: Width of what the model is conditioned on; 0 for an unconditional model. Encoder, mean and
             uncertainty all see it.
         output: "sigmoid" for rows in [0, 1], "linear" for rows without bounds.
+        blocks: The columns of each one-hot category, as (first, last + 1); their probabilities come from a softmax.
         centers: RBF centres of the uncertainty.
         tied: Whether all centres share one weight a feature (see `RBFPrecision`).
         zeta: Floor ζ of the precision.
@@ -43,15 +46,21 @@ class VAE(nn.Module):
         hidden: tuple[int, ...] = (512, 256),
         context: int = 0,
         output: str = "sigmoid",
+        blocks: Sequence[tuple[int, int]] = (),
         centers: int = 200,
         tied: bool = True,
         zeta: float = DEFAULT_ZETA,
     ) -> None:
         super().__init__()
-        self.latent, self.context = latent, context
+        self.latent, self.context, self.output = latent, context, output
+        number = choose("output", output, OUTPUTS)()
+        final = TableOutput(features, blocks, number) if blocks else number
         self.encoder = mlp([features + context, *hidden, 2 * latent])
-        self.decoder = mlp([latent + context, *reversed(hidden), features], final=choose("output", output, OUTPUTS)())
+        self.decoder = mlp([latent + context, *reversed(hidden), features], final=final)
+        self.register_buffer("category", category_columns(features, blocks), persistent=False)
         self.precision = RBFPrecision(latent + context, features, centers, tied=tied, zeta=zeta)
+
+    category: Tensor | None
 
     def posterior(
         self, x: Float[Tensor, "n D"], context: Float[Tensor, "n c"] | None = None
@@ -76,7 +85,8 @@ class VAE(nn.Module):
         """μ(z) and σ(z) with their Jacobians by z."""
         point = join(z, self._checked(context))
         tangents = axes(point, self.latent)
-        return Linearization(*jacobian(self.decoder, point, tangents), *jacobian(self.precision, point, tangents))
+        mean, std = jacobian(self.decoder, point, tangents), jacobian(self.precision, point, tangents)
+        return Linearization(*mean, *std, self.category)
 
     def _checked(self, context: Tensor | None) -> Tensor | None:
         width = 0 if context is None else context.shape[-1]
@@ -96,6 +106,7 @@ class VAETraining:
         learning_rate: Adam's, for encoder and mean.
         std_learning_rate: Adam's, for the RBF network.
         beta: Weight of the Kullback–Leibler term beside the squared error, which is summed over the features.
+        category_weight: Weight of a category's cross entropy beside the squared error of numbers.
         bandwidth: λ of the RBF network, or "auto" (see `RBFPrecision.place`).
         per_center: With "auto", one λ a centre.
         noise: Standard deviation of noise that the rows are taken to carry, added to what the mean gets wrong when the
@@ -109,6 +120,7 @@ class VAETraining:
     learning_rate: float = 1e-3
     std_learning_rate: float = 1e-3
     beta: float = 1e-4
+    category_weight: float = 0.1
     bandwidth: float | str = "auto"
     per_center: bool = False
     noise: float = 0.1
@@ -121,6 +133,7 @@ def fit_vae(
     context: Float[Tensor, "n c"] | None = None,
     hidden: tuple[int, ...] = (512, 256),
     output: str = "sigmoid",
+    blocks: Sequence[tuple[int, int]] = (),
     centers: int = 200,
     tied: bool = True,
     zeta: float = DEFAULT_ZETA,
@@ -138,7 +151,7 @@ def fit_vae(
         raise InputError(f"{centers} RBF centres need at least as many rows; given {len(x)}: use fewer centres")
     widths = {"hidden": hidden, "context": 0 if context is None else context.shape[-1], "centers": centers}
     with seeded(run.seed):
-        vae = VAE(x.shape[-1], latent, output=output, tied=tied, zeta=zeta, **widths).to(x)  # type: ignore[arg-type]
+        vae = VAE(x.shape[-1], latent, output=output, blocks=blocks, tied=tied, zeta=zeta, **widths).to(x)  # type: ignore[arg-type]
     training = training or VAETraining()
     tensors = (x,) if context is None else (x, context)
     _fit_mean(vae, tensors, training, run)
@@ -153,7 +166,7 @@ def _fit_mean(vae: VAE, tensors: tuple[Tensor, ...], training: VAETraining, run:
         x, *rest = batch
         context = rest[0] if rest else None
         mean, std = vae.posterior(x, context)
-        error = (vae.decode(_sample(mean, std, generator), context) - x).square().sum(-1)
+        error = _error(vae.decode(_sample(mean, std, generator), context), x, vae.category, training.category_weight)
         divergence = 0.5 * (mean.square() + std.square() - 1 - 2 * std.log()).sum(-1)
         return (error + training.beta * divergence).mean()
 
@@ -170,8 +183,42 @@ def _fit_mean(vae: VAE, tensors: tuple[Tensor, ...], training: VAETraining, run:
     )
 
 
+def _error(decoded: Tensor, x: Tensor, category: Tensor | None, weight: float) -> Float[Tensor, "n"]:
+    """Squared error of numbers plus weighted cross entropy of categories."""
+    squared = (decoded - x).square()
+    if category is None:
+        return squared.sum(-1)
+    surprise = -x * decoded.clamp_min(1e-7).log()
+    return torch.where(category, weight * surprise, squared).sum(-1)
+
+
+def category_columns(width: int, blocks: Sequence[tuple[int, int]]) -> Bool[Tensor, "D"] | None:
+    """Which of `width` columns belong to a category; None if none does."""
+    if not blocks:
+        return None
+    mask = torch.zeros(width, dtype=torch.bool)
+    for first, end in blocks:
+        mask[first:end] = True
+    return mask
+
+
+@runtime_checkable
+class Uncertain(Protocol):
+    """A generative model whose uncertainty `precision` can be fitted."""
+
+    precision: RBFPrecision
+
+    def posterior(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation of the codes of rows."""
+        ...
+
+    def decode(self, z: Tensor, context: Tensor | None = None) -> Tensor:
+        """The rows that codes stand for."""
+        ...
+
+
 def fit_uncertainty(
-    vae: VAE,
+    vae: Uncertain,
     x: Float[Tensor, "n D"],
     *,
     context: Float[Tensor, "n c"] | None = None,
@@ -182,9 +229,10 @@ def fit_uncertainty(
 
     Minimises −log N(x; μ(z), σ(z)²) over W for z drawn from the posterior.
     """
+    assert isinstance(vae, nn.Module)
     vae.eval().requires_grad_(False)
     with torch.no_grad():
-        mean = map_blocks(vae.encode, x, context)
+        mean = map_blocks(lambda *rows: vae.posterior(*rows)[0], x, context)
         std = map_blocks(lambda *rows: vae.posterior(*rows)[1], x, context)
         error = map_blocks(vae.decode, mean, context) - x
     vae.precision.place(

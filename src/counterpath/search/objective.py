@@ -15,7 +15,7 @@ Logits = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The objective at n rows: loss, probability of the target class, and the loss's gradient by the row."""
+    """The objective at n rows: loss, probability of the wanted outcome, and the loss's gradient by the row."""
 
     loss: Float[Tensor, "n"]
     probability: Float[Tensor, "n"]
@@ -24,11 +24,12 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Objective:
-    """f(x) = BCE(c(x), y) + α‖x − x₀‖₂, with x₀ the factual row.
+    """f(x) = −log p(x) + α‖x − x₀‖₂, with p the probability of the wanted outcome and x₀ the factual row.
 
     Attributes:
-        classifier: Maps rows to the log odds of class 1, and is differentiable.
-        target: y, the wanted class: 0 or 1.
+        classifier: Maps rows to the log odds of class 1 `(n,)`, or to one logit a class `(n, K)`; differentiable.
+        target: The class that is wanted.
+        other: Any class but `target` is wanted.
         fidelity: α, how much staying close to the factual weighs.
 
     References:
@@ -37,30 +38,50 @@ class Objective:
 
     classifier: Logits
     target: int = 1
+    other: bool = False
     fidelity: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.target not in (0, 1):
-            raise InputError(f"the target class {self.target!r} does not exist; choose one of: 0, 1")
+        if self.target < 0:
+            raise InputError(f"the target class {self.target!r} does not exist; classes are numbered from 0")
         if not self.fidelity >= 0:
             raise InputError(f"the weight of the fidelity term must be at least 0; given {self.fidelity!r}")
 
     def loss(self, x: Float[Tensor, "n D"], factual: Float[Tensor, "n D"]) -> tuple[Tensor, Tensor]:
-        """f(x), and the log odds of the target class."""
-        logits = self.classifier(x)
-        toward = logits if self.target == 1 else -logits
+        """f(x), and the log odds of the wanted outcome."""
+        toward = log_odds(self.classifier(x), self.target, other=self.other)
         loss = F.softplus(-toward)
         if self.fidelity:
             loss = loss + self.fidelity * _norm(x - factual)
         return loss, toward
 
     def evaluate(self, x: Float[Tensor, "n D"], factual: Float[Tensor, "n D"]) -> Evaluation:
-        """f(x), the target's probability and ∂f/∂x."""
+        """f(x), the probability of the wanted outcome and ∂f/∂x."""
         with torch.enable_grad():
             x = x.detach().requires_grad_()
             loss, toward = self.loss(x, factual)
             gradient = torch.autograd.grad(loss.sum(), x)[0]
         return Evaluation(loss.detach(), torch.sigmoid(toward.detach()), gradient)
+
+
+def log_odds(logits: Tensor, target: int, *, other: bool = False) -> Float[Tensor, "n"]:
+    """log p/(1 − p), with p the probability of class `target`, or of any other class.
+
+    Args:
+        logits: The log odds of class 1 `(n,)`, or one logit a class `(n, K)`.
+        target: A class.
+        other: Turn the question round: the odds of not being in that class.
+    """
+    classes = 2 if logits.ndim == 1 else logits.shape[-1]
+    if target >= classes:
+        names = ", ".join(str(number) for number in range(classes))
+        raise InputError(f"the target class {target} does not exist; choose one of: {names}")
+    if logits.ndim == 1:
+        odds = logits if target == 1 else -logits
+    else:
+        rest = torch.cat([logits[:, :target], logits[:, target + 1 :]], dim=-1)
+        odds = logits[:, target] - rest.logsumexp(-1)
+    return -odds if other else odds
 
 
 def _norm(difference: Tensor) -> Tensor:

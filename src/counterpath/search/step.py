@@ -22,7 +22,7 @@ class Slope:
     Attributes:
         x: The decoded rows.
         loss: f(z).
-        probability: Of the target class.
+        probability: Of the wanted outcome.
         sigma: The decoder's uncertainty, averaged over the features; 0 for models that have none.
         gradient: ∇f, by z.
         direction: r = M⁻¹∇f, in the metric's precision; zero in rows where it is not valid.

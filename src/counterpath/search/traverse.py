@@ -1,6 +1,7 @@
 """The only search loop: walk downhill from every factual until its stop rule says so."""
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
@@ -17,8 +18,8 @@ from counterpath.progress import track
 from counterpath.search.objective import Objective
 from counterpath.search.step import Slope, StepRule, euclidean_length, slope
 
-StopRule = Callable[[Tensor], Tensor]
-"""Says for which rows to stop, given the target class's probability `(n,)`."""
+StopRule = Callable[[Slope], Tensor]
+"""Says for which rows to stop, given what is known where they are."""
 
 
 class StopReason(IntEnum):
@@ -28,6 +29,7 @@ class StopReason(IntEnum):
     ALL_STEPS_TAKEN = 1
     NO_WAY_DOWN = 2
     NOT_FINITE = 3
+    OUT_OF_TIME = 4
 
     @property
     def text(self) -> str:
@@ -40,6 +42,7 @@ _TEXTS = {
     StopReason.ALL_STEPS_TAKEN: "All steps were taken; for a higher confidence allow more steps.",
     StopReason.NO_WAY_DOWN: "The gradient vanished: the objective is flat here. Try another start or method.",
     StopReason.NOT_FINITE: "The metric or the loss stopped being a number; the path ends there. Raise the damping.",
+    StopReason.OUT_OF_TIME: "The time was up before the asked confidence was reached; allow more of it.",
 }
 
 
@@ -52,7 +55,7 @@ class Trajectory:
     Attributes:
         z: Latent points.
         x: Decoded rows.
-        probability: Of the target class.
+        probability: Of the wanted outcome.
         loss: The objective.
         sigma: The decoder's uncertainty, averaged over the features (0 for models that have none).
         length: Euclidean length in X of the path so far.
@@ -79,16 +82,16 @@ class Trajectory:
         return [StopReason(code) for code in self.reason.tolist()]
 
 
-def never(probability: Tensor) -> Tensor:
+def never(here: Slope) -> Tensor:
     """Stop rule of the paper's tables: take all steps."""
-    return torch.zeros_like(probability, dtype=torch.bool)
+    return torch.zeros_like(here.valid)
 
 
 def at_confidence(confidence: float) -> StopRule:
-    """Stop at the first point whose probability of the target class is at least `confidence`."""
+    """Stop at the first point whose probability of the wanted outcome is at least `confidence`."""
     if not 0 < confidence < 1:
         raise InputError(f"a confidence lies between 0 and 1; given {confidence!r}, try 0.5")
-    return lambda probability: probability >= confidence
+    return lambda here: here.probability >= confidence
 
 
 def traverse(
@@ -104,6 +107,7 @@ def traverse(
     step_rule: StepRule = euclidean_length,
     damping: float = DAMPING,
     block_size: int | None = None,
+    deadline: float = math.inf,
     progress: bool | None = False,
     name: str = "search",
 ) -> Trajectory:
@@ -125,6 +129,8 @@ def traverse(
         step_rule: How a direction becomes a step of unit size.
         damping: Added to the metric's diagonal.
         block_size: Slots in the block; by default what suits the device.
+        deadline: When to give up what is not finished, by the clock `time.monotonic`. A row that was not even begun
+            has its factual for a path.
         progress: Show a bar; None shows it where standard error is a terminal.
         name: For the bar.
     """
@@ -143,6 +149,9 @@ def traverse(
         z, following = start[row], block_size
         with track(name, count, shown=progress) as advance:
             while bool(real.any()):
+                if time.monotonic() > deadline:
+                    record.give_up(row[real], taken[real], waiting[following:count], start, factual)
+                    break
                 here = slope(model, metric, objective, z, factual[row], _pick(context, row), damping)
                 step = step_rule(here.direction, here.gradient).to(z.dtype)
                 reason = _reason(here, step, stop, taken, steps)
@@ -168,7 +177,7 @@ def _reason(here: Slope, step: Tensor, stop: StopRule, taken: Tensor, steps: int
     reason = torch.full_like(taken, -1)
     reason[taken >= steps] = StopReason.ALL_STEPS_TAKEN
     reason[(step == 0).all(-1)] = StopReason.NO_WAY_DOWN
-    reason[stop(here.probability)] = StopReason.CONFIDENCE_REACHED
+    reason[stop(here)] = StopReason.CONFIDENCE_REACHED
     reason[~here.valid] = StopReason.NOT_FINITE
     return reason
 
@@ -216,6 +225,13 @@ class _Record:
     def finish(self, row: Tensor, taken: Tensor, reason: Tensor) -> None:
         self.steps[row] = torch.where((reason == StopReason.NOT_FINITE) & (taken > 0), taken - 1, taken)
         self.reason[row] = reason
+
+    def give_up(self, row: Tensor, taken: Tensor, waiting: Tensor, start: Tensor, factual: Tensor) -> None:
+        begun = taken > 0
+        waiting = torch.cat([waiting, row[~begun]])
+        self.z[0, waiting], self.x[0, waiting] = start[waiting], factual[waiting]
+        self.steps[row[begun]] = taken[begun] - 1
+        self.reason[torch.cat([row, waiting])] = StopReason.OUT_OF_TIME
 
     def trajectory(self) -> Trajectory:
         steps, reason = self.steps[:-1], self.reason[:-1]
