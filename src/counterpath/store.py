@@ -1,0 +1,315 @@
+"""A model directory: `config.json`, `weights.safetensors`, and a manifest with the size and SHA-256 of both.
+
+Nothing in a model directory is ever executed or unpickled, and nothing is used before it has been verified.
+
+A save is written beside its target, synced, and moved in by two renames: the old model to the hidden sibling
+`.NAME.counterpath-old`, the new one to `NAME`. A process that is killed between the two leaves the old model, whole,
+under the hidden name only. There `load` finds it, so a kill at any moment costs nothing and needs no repair; the next
+`save` of the same name puts it back and sweeps away whatever else was left behind. A hidden sibling always holds a
+whole model: it is renamed once more before it is deleted.
+
+One process at a time may save under a name. A `load` meanwhile gets the old or the new model, or, if it began in the
+one and ended in the other, an error; never a mixture.
+"""
+
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+from safetensors import torch as safetensors
+from torch import Tensor
+
+from counterpath.errors import InputError, StoreError
+from counterpath.files import atomic
+
+FORMAT = "counterpath-model"
+VERSION = 1
+
+_CONFIG, _WEIGHTS, _MANIFEST = "config.json", "weights.safetensors", "manifest.json"
+
+
+def save(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Path:
+    """Write a model directory, whole or not at all, in place of the model of that name if there is one.
+
+    Args:
+        folder: Where; missing, empty, or a Counterpath model.
+        config: What JSON can hold, with text as keys and without NaN; tuples come back as lists.
+        tensors: Dense tensors on any device; those that share memory come back as copies.
+
+    Returns:
+        The folder, as an absolute path.
+
+    Raises:
+        InputError: If the folder holds anything else (which is left as it is), or the content would not come back.
+        OSError: If the disk is full or the like; the old model is still there.
+    """
+    folder = folder.resolve()
+    insist_replaceable(folder)
+    files = {_CONFIG: _pack_config(config), _WEIGHTS: _pack_tensors(tensors)}
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    _sweep(folder)
+    try:
+        temporary = _temporary(folder)
+        temporary.mkdir()
+        for name, content in {**files, _MANIFEST: _manifest(files)}.items():
+            _write(temporary / name, content)
+        _sync(temporary)
+        if not _vacant(folder):
+            folder.rename(_aside(folder))
+        temporary.rename(folder)
+        _sync(folder.parent)
+    finally:
+        _sweep(folder)
+    return folder
+
+
+def load(folder: Path, device: str | torch.device = "cpu") -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Verify a model directory and return its config and its tensors, on `device`.
+
+    Raises:
+        StoreError: If the folder is missing, foreign, damaged, or written by a newer version.
+    """
+    folder = folder.resolve()
+    try:
+        if _vacant(folder) and _aside(folder).is_dir():
+            folder = _aside(folder)
+        files = _read_verified(folder)
+    except OSError as error:
+        raise StoreError(
+            f"{error.filename or folder} cannot be read ({error.strerror}): check its permissions and the disk, and "
+            "that nobody else is saving to it"
+        ) from error
+    config = _unpack_config(folder / _CONFIG, files[_CONFIG])
+    tensors = _unpack_tensors(folder / _WEIGHTS, files[_WEIGHTS])
+    return config, {name: tensor.to(device) for name, tensor in tensors.items()}
+
+
+def insist_replaceable(folder: Path) -> None:
+    """Raise an error if `save` would refuse this folder: best called before hours of training."""
+    folder = folder.resolve()
+    if folder.exists() and (folder.samefile(".") or folder.is_mount()):
+        raise InputError(
+            f"nothing was saved: {folder} is the working directory or a mount point, and saving replaces the folder "
+            f"itself. Save to a folder inside it, for instance {folder / 'model'}"
+        )
+    if _vacant(folder):
+        return
+    try:
+        _read_manifest(folder)
+    except StoreError as error:
+        raise InputError(f"nothing was saved, to keep what is there: {error}, or a new or empty one") from error
+    others = sorted(set(os.listdir(folder)) - {_CONFIG, _WEIGHTS, _MANIFEST})
+    if others:
+        raise InputError(
+            f"nothing was saved: beside its model, {folder} holds {', '.join(others)}, which would be lost. "
+            "Move that away, or save to another folder"
+        )
+
+
+def _pack_config(config: Mapping[str, Any]) -> bytes:
+    try:
+        content = _json(dict(config))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(
+            f"the config cannot be written as JSON ({error}): use text, finite numbers, true, false, None, lists and "
+            "dicts, and put arrays among the tensors"
+        ) from error
+    _insist_text_keys(config, "the config")
+    return content
+
+
+def _insist_text_keys(value: Any, where: str) -> None:
+    """JSON would turn other keys into text without a word: {1: ...} would come back as {"1": ...}."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            if not isinstance(key, str):
+                raise InputError(f"{where} has the key {key!r}, and JSON knows only text as keys: use {str(key)!r}")
+            _insist_text_keys(inner, f"{where}[{key!r}]")
+    elif isinstance(value, list | tuple):
+        for index, inner in enumerate(value):
+            _insist_text_keys(inner, f"{where}[{index}]")
+
+
+def _pack_tensors(tensors: Mapping[str, Tensor]) -> bytes:
+    try:
+        copies = {name: _copy(tensor) for name, tensor in tensors.items()}
+        content: bytes = safetensors.save(copies)
+        safetensors.load(content)  # some names and types can be written and not be read
+    except Exception as error:
+        raise InputError(
+            f"the tensors cannot be written as safetensors ({_first_line(error)}): use dense tensors of real numbers "
+            "or booleans, under ordinary names"
+        ) from error
+    return content
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+
+
+def _unpack_config(path: Path, content: bytes) -> dict[str, Any]:
+    config = _parse(content)
+    if not isinstance(config, dict):
+        _refuse(path, "is not a JSON object", content)
+    return config
+
+
+def _unpack_tensors(path: Path, content: bytes) -> dict[str, Tensor]:
+    try:
+        tensors: dict[str, Tensor] = safetensors.load(content)
+    except Exception as error:  # the parser's, and whatever torch says to sizes and types that the parser lets pass
+        _refuse(path, f"is not a safetensors file ({_first_line(error)})", content)
+    return tensors
+
+
+def _json(value: Any) -> bytes:
+    return (json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False) + "\n").encode()
+
+
+def _parse(content: bytes) -> Any:
+    """Return what `content` holds as strict JSON, or None; no file of ours holds null."""
+
+    def refuse(constant: str) -> NoReturn:
+        raise ValueError(f"{constant} is not JSON")
+
+    try:
+        return json.loads(content.decode(), parse_constant=refuse)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+def _manifest(files: Mapping[str, bytes]) -> bytes:
+    entries = {name: {"size": len(content), "sha256": _digest(content)} for name, content in files.items()}
+    return _json({"format": FORMAT, "version": VERSION, "files": entries})
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _read_manifest(folder: Path) -> bytes:
+    """Return the manifest of a folder in our format, of whatever version."""
+    if not folder.exists():
+        raise StoreError(f"there is no folder {folder}: check the path, or save a model there first")
+    if not folder.is_dir():
+        _disown(folder, "it is not a folder")
+    path = folder / _MANIFEST
+    if not path.is_file():
+        _disown(folder, f"it has no {_MANIFEST}")
+    content = path.read_bytes()
+    manifest = _parse(content)
+    if not isinstance(manifest, dict):
+        _disown(folder, f"its {_MANIFEST} is not a JSON object{_pickle_note(content)}")
+    if manifest.get("format") != FORMAT:
+        _disown(folder, f"the format in its {_MANIFEST} is {manifest.get('format')!r} and not {FORMAT!r}")
+    return content
+
+
+def _entries(folder: Path, content: bytes) -> dict[str, dict[str, Any]]:
+    """Return what the manifest says of each file, if it is of our version and lists exactly our files."""
+    manifest = _parse(content)
+    version, entries = manifest.get("version"), manifest.get("files")
+    if type(version) is not int or version < 1:
+        _refuse(folder / _MANIFEST, f"is damaged: its version is {version!r} and not a number from 1 to {VERSION}")
+    if version > VERSION:
+        raise StoreError(
+            f"{folder} is a model of format version {version}, and this Counterpath reads up to version {VERSION}: "
+            "upgrade it with  pip install --upgrade counterpath"
+        )
+    if not isinstance(entries, dict) or list(entries) != [_CONFIG, _WEIGHTS]:
+        listed = list(entries) if isinstance(entries, dict) else entries
+        _refuse(folder / _MANIFEST, f"is damaged: it lists {listed!r} and not {_CONFIG} and {_WEIGHTS}")
+    for name, entry in entries.items():
+        if not isinstance(entry, dict) or set(entry) != {"size", "sha256"}:
+            _refuse(folder / _MANIFEST, f"is damaged: it says {entry!r} of {name} and not its size and sha256")
+    return entries
+
+
+def _read_verified(folder: Path) -> dict[str, bytes]:
+    """Return the very bytes that were verified, so that nobody can exchange a file before it is used."""
+    manifest = _read_manifest(folder)
+    files = {}
+    for name, entry in _entries(folder, manifest).items():
+        path = folder / name
+        if not path.is_file():
+            _refuse(path, "is missing")
+        content = files[name] = path.read_bytes()
+        if len(content) != entry["size"]:
+            _refuse(path, f"is truncated or damaged: {len(content)} bytes instead of {entry['size']!r}", content)
+        if _digest(content) != entry["sha256"]:
+            _refuse(path, "is damaged: its SHA-256 is not the one in the manifest", content)
+    if _manifest(files) != manifest:
+        _refuse(folder / _MANIFEST, "is damaged: it is not as it was written")
+    return files
+
+
+def _disown(folder: Path, reason: str) -> NoReturn:
+    raise StoreError(f"{folder} is not a Counterpath model ({reason}): choose a folder that Counterpath saved")
+
+
+def _refuse(path: Path, reason: str, content: bytes = b"") -> NoReturn:
+    advice = "restore the model directory from a copy, or save the model again"
+    raise StoreError(f"{path} {reason}{_pickle_note(content)}: {advice}")
+
+
+def _pickle_note(content: bytes) -> str:
+    """Say so if `content` is a pickle or a zip archive, as `torch.save` writes them.
+
+    The length of a safetensors header can look like the first bytes of a pickle; but its ninth byte is a brace.
+    """
+    marked = re.match(rb"PK\x03\x04|\x80[\x02-\x05]", content) and content[8:9] != b"{"
+    return " (it looks like a pickle, and pickles are never loaded)" if marked else ""
+
+
+def _vacant(folder: Path) -> bool:
+    """Whether nothing, or an empty folder, is there."""
+    try:
+        return not os.listdir(folder)
+    except FileNotFoundError:
+        return True
+    except NotADirectoryError:
+        return False
+
+
+def _aside(folder: Path) -> Path:
+    """Where the old model waits while the new one is moved in."""
+    return folder.with_name(f".{folder.name}.counterpath-old")
+
+
+def _temporary(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.counterpath-new-{secrets.token_hex(4)}")
+
+
+def _sweep(folder: Path) -> None:
+    """Put the old model back if no new one has come, and remove what saves of this name left behind."""
+    aside = _aside(folder)
+    if aside.exists():
+        aside.rename(folder if _vacant(folder) else _temporary(folder))
+    ours = re.compile(rf"\.{re.escape(folder.name)}\.counterpath-new-[0-9a-f]{{8}}")
+    for leftover in [path for path in folder.parent.iterdir() if ours.fullmatch(path.name)]:
+        shutil.rmtree(leftover)
+
+
+def _write(path: Path, content: bytes) -> None:
+    with atomic(path) as temporary:
+        temporary.write_bytes(content)
+
+
+def _sync(folder: Path) -> None:
+    """Make sure that the names in `folder` outlive a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
