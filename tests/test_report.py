@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from counterpath import report
 from counterpath.plots import figure
 from counterpath.report import write_report
 
@@ -20,3 +21,25 @@ def test_a_report_is_one_page_without_a_network_and_shows_names_as_text(tmp_path
     assert "<script" not in page
     assert 'src="http' not in page
     assert 'href="http' not in page
+
+
+def test_every_part_of_a_page_escapes_what_it_is_given(tmp_path: Path) -> None:
+    evil = '<b>&"'
+    parts = [
+        report.section(evil, report.text(evil, "notice"), report.verbatim(evil), report.numbers({evil: evil})),
+        report.cards([report.card(evil, report.table(pd.DataFrame({evil: [evil]})))]),
+        report.gallery([report.drawing("<?xml?><svg></svg>", caption=evil)]),
+    ]
+    page = report.write_page(tmp_path / "a.html", evil, parts, lead=evil).read_text(encoding="utf-8")
+    assert evil not in page
+    assert page.count("&lt;b&gt;&amp;&quot;") == 12
+    assert "<figure><svg></svg><figcaption>" in page
+    assert page.count("<article") == page.count("</article>") == 1
+
+
+def test_parts_of_a_page_stay_in_order_and_a_lead_is_left_out_if_there_is_none(tmp_path: Path) -> None:
+    parts = [report.section("One", report.text("first")), report.section("Two", report.text("second"))]
+    page = report.write_page(tmp_path / "a.html", "Title", parts).read_text(encoding="utf-8")
+    places = [page.index(text) for text in ("<h1>Title", "<h2>One", ">first", "<h2>Two", ">second")]
+    assert places == sorted(places)
+    assert 'class="lead"' not in page

@@ -1,0 +1,10 @@
+"""What an explanation is: the answers to a request as tables, and how to read, draw, group and keep them.
+
+It holds data only, no models and no tensors, so an explanation that went through a file is as good as a new one.
+"""
+
+from counterpath.explanation.columns import path_columns
+from counterpath.explanation.result import Explanation
+from counterpath.explanation.status import Status
+
+__all__ = ["Explanation", "Status", "path_columns"]

@@ -1,0 +1,41 @@
+"""What became of a row, each with a sentence that says what to try."""
+
+from enum import StrEnum
+
+
+class Status(StrEnum):
+    """What became of a row that was to be explained."""
+
+    FOUND = "found"
+    ALREADY = "already"
+    NOT_FOUND = "not_found"
+    OUT_OF_TIME = "out_of_time"
+    UNKNOWN_CATEGORY = "unknown_category"
+
+    @property
+    def text(self) -> str:
+        """One sentence: what happened, and what to try."""
+        return _TEXTS[self]
+
+    @property
+    def valid(self) -> bool:
+        """Whether the model decides as asked on the row as returned."""
+        return self in (Status.FOUND, Status.ALREADY)
+
+    @property
+    def searched(self) -> bool:
+        """Whether a counterfactual was looked for at all."""
+        return self in (Status.FOUND, Status.NOT_FOUND, Status.OUT_OF_TIME)
+
+
+_TEXTS = {
+    Status.FOUND: "The model decides as asked on the row as returned.",
+    Status.ALREADY: "The model already decides as asked, so the row is returned unchanged; "
+    "ask for another class or a higher confidence to see a change.",
+    Status.NOT_FOUND: "All steps were taken and the best point reached is returned; "
+    "try more steps, a lower confidence or another method.",
+    Status.OUT_OF_TIME: "The time ran out and the best point reached is returned; "
+    "try a longer time limit, fewer rows or a faster method.",
+    Status.UNKNOWN_CATEGORY: "The row has a category that was never seen in training, so it is returned unchanged; "
+    "correct the value, or fit again with rows that have it.",
+}

@@ -1,0 +1,93 @@
+"""Explanations in files: JSON that comes back as it was, and one flat table for other programs."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+import pandas as pd
+import pyarrow as pa
+
+from counterpath.errors import InputError
+from counterpath.explanation.columns import FILE, OUTCOME, beside
+from counterpath.explanation.frames import frame_from_json, frame_to_json
+from counterpath.files import atomic
+
+FORMAT = "counterpath-explanation"
+VERSION = 1
+
+
+def dumps(frames: Mapping[str, pd.DataFrame], rest: Mapping[str, Any]) -> str:
+    """The text of a file that holds tables and other values."""
+    tables = {name: frame_to_json(frame) for name, frame in frames.items()}
+    value = {"format": FORMAT, "version": VERSION, **rest, "frames": tables}
+    return json.dumps(value, allow_nan=False, ensure_ascii=False)
+
+
+def loads(source: str | Path) -> tuple[dict[str, pd.DataFrame], dict[str, Any]]:
+    """The tables and the other values of a text that `dumps` made, or of the file that holds it."""
+    text, name = _read(source)
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise InputError(f"{name} is not JSON: {error}; expected what Explanation.to_json writes") from error
+    if not isinstance(value, dict) or value.get("format") != FORMAT:
+        raise InputError(f"{name} is JSON, but no explanation; expected what Explanation.to_json writes")
+    version = value.get("version")
+    if type(version) is not int or version < 1:
+        raise InputError(f"{name} has version {version!r}; expected a whole number from 1 to {VERSION}")
+    if version > VERSION:
+        raise InputError(
+            f"{name} has version {version}, and this Counterpath reads up to {VERSION}: a newer one wrote it; "
+            "upgrade to read it"
+        )
+    if not isinstance(value.get("frames"), dict):
+        raise InputError(f"{name} is a damaged explanation: it has no tables; write it again")
+    return {key: frame_from_json(table) for key, table in value["frames"].items()}, value
+
+
+def flat(
+    counterfactuals: pd.DataFrame, status: pd.DataFrame, outcome: pd.DataFrame, features: tuple[str, ...]
+) -> pd.DataFrame:
+    """One table: the counterfactuals, then the columns `FILE`; see `columns.beside` for features of the same name."""
+    told = pd.concat([status[["status", "reason"]], outcome[list(OUTCOME)]], axis=1)
+    return pd.concat([counterfactuals.rename(columns=beside(features, FILE)), told], axis=1)
+
+
+def write_csv(table: pd.DataFrame, path: Path) -> Path:
+    """Write a table as `stream_csv` does to a file."""
+    with atomic(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        stream_csv(table, file)
+    return path
+
+
+def stream_csv(table: pd.DataFrame, stream: TextIO) -> None:
+    """Write a table with its index, which is called `row` if it has no name of its own."""
+    name = table.index.name
+    label = "row" if name is None or name in table.columns else str(name)
+    table.to_csv(stream, index_label=label, lineterminator="\n")
+
+
+def write_parquet(table: pd.DataFrame, path: Path) -> Path:
+    """Write a table with its index."""
+    try:
+        with atomic(path) as temporary:
+            table.to_parquet(temporary)
+    except pa.ArrowException as error:
+        message = f"the explanation has no form in Parquet: {error}; try to_csv or to_json"
+        raise InputError(message) from error
+    return path
+
+
+def _read(source: str | Path) -> tuple[str, str]:
+    """The text, and what to call it in an error: a string that begins like JSON is the text itself, else a path."""
+    if isinstance(source, str) and source.lstrip()[:1] in ("{", "["):
+        return source, "the text"
+    try:
+        return Path(source).read_text(encoding="utf-8"), str(source)
+    except OSError as error:
+        shown = repr(str(source)[:60])
+        reason = error.strerror or error
+        raise InputError(f"{shown} is neither JSON text nor a file that can be read: {reason}") from error
+    except ValueError as error:  # not UTF-8, or a text that no path can be
+        raise InputError(f"{str(source)[:60]!r} is neither JSON text nor a text file: {error}") from error

@@ -1,0 +1,132 @@
+"""An explanation made by hand: every status, every dtype, with and without paths."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from counterpath.data import Feature, Schema
+from counterpath.explanation import Explanation, Status, path_columns
+
+SCHEMA = Schema(
+    (
+        Feature("age", "integer", immutable=True),
+        Feature("education-num", "continuous"),
+        Feature("hours-per-week", "continuous"),
+        Feature("marital-status", "binary", categories=("Non-Married", "Married")),
+        Feature("owner", "binary", categories=(False, True)),
+        Feature("sex", "binary", categories=("Female", "Male"), immutable=True),
+    )
+)
+FACTUALS = {
+    "age": [39, 50, 38, 53, 28],
+    "education-num": [9.0, 13.0, 9.0, 7.0, 10.0],
+    "hours-per-week": [40.0, 13.0, 40.0, 38.5, 40.0],
+    "marital-status": pd.Categorical(["Non-Married", "Married", "Non-Married", "Non-Married", "Complicated"]),
+    "owner": [False, True, False, False, True],
+    "sex": ["Male", "Female", "Male", "Female", "Female"],
+}
+STATUSES = [Status.FOUND, Status.ALREADY, Status.FOUND, Status.NOT_FOUND, Status.UNKNOWN_CATEGORY]
+LABELS = ["ann", "bob", "cem", "dee", "eva"]
+
+
+def make_paths(factuals: pd.DataFrame, counterfactuals: pd.DataFrame, outcome: pd.DataFrame, steps: int = 6) -> Any:
+    """Paths on straight lines, in which categories jump half-way."""
+    rows = []
+    for row in range(len(factuals)):
+        if STATUSES[row % 5] is Status.UNKNOWN_CATEGORY:
+            continue
+        length = 1 if STATUSES[row % 5] is Status.ALREADY else steps
+        for step in range(length):
+            share = step / max(length - 1, 1)
+            old, new = factuals.iloc[row], counterfactuals.iloc[row]
+            values = [
+                old[name] + share * (new[name] - old[name])
+                if name in ("age", "education-num", "hours-per-week")
+                else (new[name] if share > 0.5 else old[name])
+                for name in SCHEMA.names
+            ]
+            before, after = outcome["probability_before"].iloc[row], outcome["probability_after"].iloc[row]
+            told = [
+                before + share * (after - before),
+                0.1 + 0.05 * share**2,
+                1.3 * share,
+                row - 2 + share,
+                share**2 - 1,
+            ]
+            rows.append([row, step, *values, *told])
+    return pd.DataFrame(rows, columns=path_columns(SCHEMA.names)).astype({"age": "int64"})
+
+
+def make_landscape(classes: int = 2, volume: bool = False) -> pd.DataFrame:
+    points = np.random.default_rng(0).normal(size=(300, 2))
+    predicted = np.digitize(points[:, 0], np.linspace(-0.7, 0.7, classes - 1)) if classes > 1 else np.zeros(300, int)
+    frame = pd.DataFrame({"map_x": points[:, 0], "map_y": points[:, 1], "predicted": predicted})
+    return frame.assign(volume=np.hypot(*points.T)) if volume else frame
+
+
+def make(target: Any = 1, keep_paths: bool = True, labels: Any = LABELS, **other: Any) -> Explanation:
+    """The explanation of five rows; `other` replaces fields."""
+    index = pd.Index(labels, name="person")
+    factuals = pd.DataFrame(FACTUALS, index=index)
+    counterfactuals = factuals.copy()
+    counterfactuals["education-num"] = [11.4, 13.0, 9.0, 7.0, 10.0]
+    counterfactuals["hours-per-week"] = [46.2345678, 13.0, 36.0, 60.0, 40.0]
+    counterfactuals.iloc[0, 3] = "Married"
+    counterfactuals.iloc[2, 4] = True
+    reasons = [status.text for status in STATUSES[:4]]
+    reasons.append("marital-status is 'Complicated', which was never seen in training; correct it or fit again.")
+    outcome = pd.DataFrame(
+        {
+            "class_before": pd.Series([0, 1, 0, 0, None], dtype=object).to_numpy(),
+            "probability_before": [0.17, 0.83, 0.3, 0.05, np.nan],
+            "class_after": pd.Series([1, 1, 1, 0, None], dtype=object).to_numpy(),
+            "probability_after": [0.52, 0.83, 0.61, 0.41, np.nan],
+        },
+        index=index,
+    )
+    paths = make_paths(factuals, counterfactuals, outcome)
+    measures = pd.DataFrame(
+        {
+            "valid": [1.0, 1.0, 1.0, 0.0, np.nan],
+            "l0": [3.0, 0.0, 2.0, 1.0, np.nan],
+            "l1": [1.2, 0.0, 0.8, 0.2, np.nan],
+            "l2_sq": [1.0, 0.0, 0.5, 0.1, np.nan],
+            "ld_sq": [0.01, 0.0, 0.03, 0.1, np.nan],
+            "violation": [0.0, 0.0, 0.0, 0.0, np.nan],
+        }
+    )
+    fields: dict[str, Any] = {
+        "factuals": factuals,
+        "counterfactuals": counterfactuals,
+        "status": pd.DataFrame({"status": [str(s) for s in STATUSES], "reason": reasons, "imputed": ""}, index=index),
+        "outcome": outcome,
+        "changed": factuals.ne(counterfactuals),
+        "paths": paths if keep_paths else paths.iloc[:0],
+        "schema": SCHEMA,
+        "request": {"method": "rsgd-c", "target_class": target, "confidence": 0.5, "seed": np.int64(0)},
+        "landscape": make_landscape(),
+        "note": "2 of 5 latent dimensions (principal components, 71 % of the variance)",
+        "compute_measures": lambda: measures,
+        "diagnostics": "accuracy 0.81\nσ-share 0.3",
+    }
+    return Explanation(**(fields | other))
+
+
+def make_empty() -> Explanation:
+    """No rows, but every column and dtype."""
+    full = make()
+    by_row = ("factuals", "counterfactuals", "status", "outcome", "changed")
+    empty = {name: getattr(full, name).iloc[:0] for name in (*by_row, "paths")}
+    return make(**empty, compute_measures=full.measures().iloc[:0])
+
+
+@pytest.fixture
+def explanation() -> Explanation:
+    return make()
+
+
+@pytest.fixture
+def empty() -> Explanation:
+    return make_empty()

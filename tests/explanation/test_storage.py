@@ -1,0 +1,213 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pandas.testing import assert_frame_equal
+
+from counterpath.data import Feature, Schema
+from counterpath.errors import InputError
+from counterpath.explanation import Explanation
+from counterpath.explanation.columns import beside, path_columns
+from counterpath.explanation.frames import frame_from_json, frame_to_json
+from tests.explanation.conftest import make, make_empty
+
+FRAMES = ("factuals", "counterfactuals", "status", "outcome", "changed", "paths", "landscape")
+
+
+def through_json(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame_from_json(json.loads(json.dumps(frame_to_json(frame), allow_nan=False)))
+
+
+@pytest.mark.parametrize(
+    "made",
+    [make(), make(keep_paths=False), make_empty(), make(labels=[7, 7, -1, 2, 3]), make().select(["cem"])],
+    ids=["full", "no paths", "empty", "equal labels", "selection"],
+)
+def test_json_gives_back_an_equal_explanation(made: Explanation) -> None:
+    again = Explanation.from_json(made.to_json())
+    for name in FRAMES:
+        assert_frame_equal(
+            getattr(again, name), getattr(made, name), check_index_type="exact", check_column_type="exact"
+        )
+    assert_frame_equal(again.measures(), made.measures())
+    assert (again.schema, again.request, again.note, again.diagnostics) == (
+        made.schema,
+        made.request,
+        made.note,
+        made.diagnostics,
+    )
+    assert str(again) == str(made)
+
+
+def test_json_goes_through_a_file(explanation: Explanation, tmp_path: Path) -> None:
+    text = explanation.to_json(tmp_path / "deep" / "a.json")
+    assert (tmp_path / "deep" / "a.json").read_text(encoding="utf-8") == text
+    for source in (tmp_path / "deep" / "a.json", str(tmp_path / "deep" / "a.json"), text):
+        assert_frame_equal(Explanation.from_json(source).counterfactuals, explanation.counterfactuals)
+
+
+COLUMNS = {
+    "int64": st.integers(-(2**63), 2**63 - 1),
+    "uint8": st.integers(0, 255),
+    "float64": st.floats(),
+    "float32": st.floats(width=32),
+    "bool": st.booleans(),
+    "str": st.text(max_size=5),
+    "object": st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3)),
+    "Int64": st.one_of(st.just(pd.NA), st.integers(-9, 9)),
+    "string[python]": st.one_of(st.just(pd.NA), st.text(max_size=3)),
+}
+
+
+@st.composite
+def frames(draw: Any) -> pd.DataFrame:
+    rows = draw(st.integers(0, 4))
+    columns = {}
+    for name in draw(st.lists(st.text(max_size=4), max_size=4, unique=True)):
+        dtype = draw(st.sampled_from([*COLUMNS, "category"]))
+        if dtype == "category":
+            kinds = draw(st.sampled_from([["a", "b", "c"], [3, 1, 2], [0.5, 1.5], [True, False]]))
+            values = draw(st.lists(st.sampled_from([*kinds, None]), min_size=rows, max_size=rows))
+            columns[name] = pd.Series(pd.Categorical(values, categories=kinds, ordered=draw(st.booleans())))
+        else:
+            columns[name] = pd.Series(draw(st.lists(COLUMNS[dtype], min_size=rows, max_size=rows)), dtype=dtype)
+    frame = pd.DataFrame(columns, index=range(rows))
+    labels = draw(st.sampled_from([None, st.integers(-5, 5), st.text(max_size=3)]))
+    if labels is not None:
+        frame.index = pd.Index(draw(st.lists(labels, min_size=rows, max_size=rows)))
+    return frame.rename_axis(draw(st.sampled_from([None, "id"])))
+
+
+@settings(deadline=None)
+@given(frames())
+def test_any_table_comes_back_exactly(frame: pd.DataFrame) -> None:
+    assert_frame_equal(
+        through_json(frame), frame, check_exact=True, check_index_type="exact", check_column_type="exact"
+    )
+
+
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        (pd.DataFrame({"a": pd.to_datetime(["2020-01-01"])}), "dtype 'datetime64"),
+        (pd.DataFrame({"a": [1 + 2j]}), "dtype 'complex128'"),
+        (pd.DataFrame({"a": pd.Series([[1]], dtype=object)}), r"the value \[1\] has no form"),
+        (pd.DataFrame({"a": [1]}, index=pd.MultiIndex.from_tuples([(1, 2)])), "several levels"),
+    ],
+)
+def test_what_json_cannot_hold_is_refused(frame: pd.DataFrame, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        frame_to_json(frame)
+
+
+def damaged(**changes: Any) -> str:
+    return json.dumps(json.loads(make().to_json()) | changes)
+
+
+def without_frame(name: str) -> str:
+    value = json.loads(make().to_json())
+    del value["frames"][name]
+    return json.dumps(value)
+
+
+def with_column(value: Any) -> str:
+    whole = json.loads(make().to_json())
+    whole["frames"]["factuals"]["columns"][0] = value
+    return json.dumps(whole)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "is not JSON"),
+        ("[1, 2]", "no explanation"),
+        ('{"format": "something else"}', "no explanation"),
+        ("no such file.json", "neither JSON text nor a file"),
+        ("", "neither JSON text nor a file"),
+        ("x\0y", "neither JSON text nor a text file"),
+        (damaged(version=2), "version 2, and this Counterpath reads up to 1"),
+        (damaged(version="1"), "version '1'"),
+        (damaged(frames=None), "no tables"),
+        (damaged(frames={"factuals": 3}), "a table in JSON cannot be read"),
+        (damaged(schema={}), "a schema in JSON looks like"),
+        (damaged(request=None), "damaged"),
+        (without_frame("measures"), "damaged: KeyError 'measures'"),
+        (with_column({"dtype": "datetime64[ns]", "values": [0] * 5}), "dtype 'datetime64"),
+        (with_column({"dtype": "int64", "values": [0]}), "other lengths"),
+        (with_column({"dtype": "int64", "values": ["a"] * 5}), "cannot be read: ValueError"),
+        (with_column({"dtype": 3, "values": []}), "cannot be read"),
+        (with_column([]), "cannot be read"),
+    ],
+)
+def test_foreign_damaged_and_newer_json_is_refused(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Explanation.from_json(text)
+
+
+def test_a_csv_file_has_the_answers_beside_the_counterfactuals(explanation: Explanation, tmp_path: Path) -> None:
+    table = pd.read_csv(explanation.to_csv(tmp_path / "a.csv"), index_col="person")
+    own = ["status", "reason", "class_before", "probability_before", "class_after", "probability_after"]
+    assert list(table.columns) == [*explanation.schema.names, *own]
+    assert table["hours-per-week"].tolist() == explanation.counterfactuals["hours-per-week"].tolist()
+    assert table["status"].tolist() == explanation.status["status"].tolist()
+    assert list(tmp_path.iterdir()) == [tmp_path / "a.csv"]
+
+
+@pytest.mark.parametrize("made", [make(), make(labels=[1, 1, 2, 3, 4])])
+def test_a_parquet_file_keeps_index_and_dtypes(made: Explanation, tmp_path: Path) -> None:
+    table = pd.read_parquet(made.to_parquet(tmp_path / "a.parquet"))
+    assert_frame_equal(table[list(made.schema.names)], made.counterfactuals, check_index_type=False)
+    assert table["probability_after"].equals(made.outcome["probability_after"])
+
+
+def test_a_parquet_file_of_nothing_has_the_columns(empty: Explanation, tmp_path: Path) -> None:
+    table = pd.read_parquet(empty.to_parquet(tmp_path / "a.parquet"))
+    assert len(table) == 0
+    assert table["age"].dtype == np.int64
+    assert table.columns[-1] == "probability_after"
+
+
+def test_parquet_that_cannot_be_is_refused_and_leaves_nothing(explanation: Explanation, tmp_path: Path) -> None:
+    mixed = explanation.outcome.assign(class_after=pd.Series([1, "a", 2, 3, 4], dtype=object).to_numpy())
+    with pytest.raises(InputError, match=r"no form in Parquet: .* try to_csv"):
+        make(outcome=mixed).to_parquet(tmp_path / "a.parquet")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_feature_called_like_a_column_of_ours_gets_a_prefix() -> None:
+    assert beside(["status", "feature_status", "age"], ["status"]) == {
+        "status": "feature_feature_status",
+        "feature_status": "feature_status",
+        "age": "age",
+    }
+    assert path_columns(["step", "age"])[:4] == ["row", "step", "feature_step", "age"]
+
+
+def test_an_explanation_with_such_features_works_everywhere(tmp_path: Path) -> None:
+    names = ["status", "step"]
+    factuals = pd.DataFrame({"status": [1.0], "step": [5.0]})
+    counterfactuals = factuals.assign(status=2.0)
+    index = factuals.index
+    paths = pd.DataFrame([[0, 0, 1.0, 5.0, 0.1, np.nan, 0, 0, 0], [0, 1, 2.0, 5.0, 0.9, np.nan, 1, 1, 1]])
+    made = make(
+        factuals=factuals,
+        counterfactuals=counterfactuals,
+        status=pd.DataFrame({"status": ["found"], "reason": ["Yes."], "imputed": [""]}, index=index),
+        outcome=make().outcome.iloc[:1].set_axis(index),
+        changed=factuals.ne(counterfactuals),
+        paths=paths.set_axis(path_columns(names), axis=1),
+        schema=Schema(tuple(Feature(name, "continuous") for name in names)),
+        compute_measures=pd.DataFrame(index=[0]),
+    )
+    assert made.path(0)["feature_step"].tolist() == [5.0, 5.0]
+    assert made.path(0)["step"].tolist() == [0, 1]
+    table = pd.read_csv(made.to_csv(tmp_path / "a.csv"))
+    assert list(table.columns[:4]) == ["row", "feature_status", "step", "status"]
+    assert table["status"].tolist() == ["found"]
+    labels = [text.get_text() for axes in made.plot_path(0).axes for text in (axes.yaxis.label,)]
+    assert labels == ["probability\nof 1", "status"]
