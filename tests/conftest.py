@@ -1,20 +1,30 @@
 """Small models that many tests share, in float64 where numerics are checked."""
 
+import counterpath  # noqa: F401  # isort: skip: it says how torch waits, and comes before torch
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import Tensor
 
+import counterpath as cp
+from counterpath.cli import main
 from counterpath.data.surface import Surface, sample_surface
+from counterpath.explainer import Explainer
 from counterpath.methods import Parts
 from counterpath.models.classifier import Classifier, fit_classifier
 from counterpath.models.training import Run, seeded
 from counterpath.models.vae import VAE, VAETraining, fit_vae
 
+from .tables import LABEL, mixed, small
 
-def random_vae(features: int = 6, latent: int = 3, context: int = 0) -> VAE:
+
+def random_vae(features: int = 6, latent: int = 3, context: int = 0, blocks: tuple[tuple[int, int], ...] = ()) -> VAE:
     """An untrained VAE in float64 whose BatchNorm statistics and RBF network hold non-trivial numbers."""
     with seeded(0):
-        vae = VAE(features, latent, hidden=(16, 12), context=context, centers=10).double()
+        vae = VAE(features, latent, hidden=(16, 12), context=context, blocks=blocks, centers=10).double()
         for module in vae.modules():
             if isinstance(module, torch.nn.BatchNorm1d):
                 module.running_mean = torch.randn(module.num_features).double()
@@ -60,3 +70,58 @@ def parts(surface: Surface) -> Parts:
     training = VAETraining(mean_epochs=60, std_epochs=10, batch_size=64)
     vae = fit_vae(surface.x, 2, hidden=(32, 32), output="linear", centers=60, training=training, run=Run(seed=0))
     return Parts(classifier, vae).folded()
+
+
+@pytest.fixture(scope="session")
+def people() -> pd.DataFrame:
+    """A table with every kind of column and three classes."""
+    return mixed()
+
+
+@pytest.fixture(scope="session")
+def explainer(people: pd.DataFrame) -> cp.Explainer:
+    """An explainer of its own classifier of these people. Tests do not change it; `copy.copy` it to."""
+    return small().fit(people, LABEL)
+
+
+SMALL_FIT = ("--target", "loan", "--immutable", "sex", "--hidden", "32,16", "--epochs", "30", "--device", "cpu")
+"""Arguments of a fit to `loans` that takes seconds."""
+
+
+@pytest.fixture(scope="session")
+def loans() -> pd.DataFrame:
+    """A small table of every kind of column, with a label that most of them tell."""
+    random, count = np.random.default_rng(0), 400
+    frame = pd.DataFrame(
+        {
+            "age": random.integers(18, 80, count),
+            "income": np.exp(random.normal(8, 1, count)).round(2),
+            "job": random.choice(["boss", "clerk", "none"], count),
+            "owner": random.random(count) < 0.4,
+            "sex": random.choice(["f", "m"], count),
+        }
+    )
+    score = (
+        (frame["age"] - 45) / 20 + np.log(frame["income"]) - 8 + 1.5 * (frame["job"] == "boss") + 0.5 * frame["owner"]
+    )
+    return frame.assign(loan=np.where(score + random.normal(0, 0.3, count) > 0.6, "yes", "no"))
+
+
+@pytest.fixture(scope="session")
+def loans_file(loans: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("loans") / "loans.csv"
+    loans.to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture(scope="session")
+def model_folder(loans_file: Path) -> Path:
+    """A model directory that the command line wrote."""
+    folder = loans_file.with_name("model")
+    assert main(["fit", str(loans_file), *SMALL_FIT, "--out", str(folder)]) == 0
+    return folder
+
+
+@pytest.fixture(scope="session")
+def fitted(model_folder: Path) -> Explainer:
+    return Explainer.load(model_folder, device="cpu")

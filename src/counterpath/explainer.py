@@ -1,0 +1,379 @@
+"""The Explainer: fit it to a table and a model, ask it about people, keep it in a directory."""
+
+import math
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.base import BaseEstimator
+from torch import Tensor
+
+from counterpath import store
+from counterpath.answering import NEAREST, OTHER, Request, answer, assemble
+from counterpath.archive import fitting_together, pack, unpack
+from counterpath.data.columns import check_columns
+from counterpath.data.encoding import Encoder
+from counterpath.data.frames import to_pandas
+from counterpath.data.impute import Imputer
+from counterpath.data.schema import Schema
+from counterpath.devices import resolve_device
+from counterpath.diagnostics import BAD, Diagnostics, diagnose
+from counterpath.errors import CounterpathWarning, InputError, NotFittedError, choose
+from counterpath.explanation import Explanation
+from counterpath.learned import Learned
+from counterpath.learning import (
+    FEWEST_ROWS,
+    Sizes,
+    class_weights,
+    hold_out,
+    learn_classifier,
+    learn_flow,
+    learn_space,
+    learn_surrogate,
+    torch_subject,
+    with_landmarks,
+)
+from counterpath.methods import METHODS
+from counterpath.models.generator import Autoencoder
+from counterpath.models.layers import fold
+from counterpath.models.training import Run
+from counterpath.pursuit import Walk
+from counterpath.subject import Labels, Subject, asked, classes_of, differentiable, is_torch, labels_of, named
+
+MISSING = ("error", "impute")
+
+
+class Explainer(BaseEstimator):  # type: ignore[misc]
+    """Counterfactual explanations of a model's decisions on a table.
+
+    Args:
+        method: How to search, a key of `METHODS` or "nearest"; `explain` can be asked for another one.
+        latent: Width of the latent space, or "auto".
+        hidden: Widths of the generative model's hidden layers.
+        centers: RBF centres of its uncertainty, or "auto".
+        epochs: Passes over the table when it is trained, or "auto".
+        number: How it decodes numbers: "sigmoid" stays within the training range, "linear" does not.
+        class_weight: None, "balanced" or a mapping, for the classifier that is trained when no model is given.
+        representation: Name of the layer of a torch model that `rsgd-c` and `ambient` take as its representation; by
+            default the input of the last linear layer.
+        missing: "error" refuses missing values, "impute" fills them in and says so for every row.
+        steps: The most steps of a search.
+        step_size: Length of a step in the latent space.
+        damping: Added to the diagonal of the metric.
+        tidy: Put back every change that a counterfactual does not need, as long as it stays valid and plausible.
+        home: Lead rows for which the local search finds nothing to the nearest place that the model accepts.
+        fidelity: How much staying close to the person weighs in the search.
+        seed: Of all randomness.
+        device: "auto", "cpu", "cuda" or "cuda:N".
+        progress: Show progress bars; by default where standard error is a terminal.
+
+    Example:
+        >>> import counterpath as cp
+        >>> data = cp.datasets.load("adult")
+        >>> explainer = cp.Explainer(seed=0).fit(data.train, target=data.target, schema=data.schema)  # doctest: +SKIP
+        >>> explainer.explain(data.test.head(20), target_class=1).changes  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        *,
+        method: str = "rsgd",
+        latent: int | str = "auto",
+        hidden: tuple[int, ...] = (512, 256),
+        centers: int | str = "auto",
+        epochs: int | str = "auto",
+        number: str = "sigmoid",
+        class_weight: str | Mapping[Any, float] | None = None,
+        representation: str | None = None,
+        missing: str = "error",
+        steps: int = 150,
+        step_size: float = 0.1,
+        damping: float = 5e-3,
+        tidy: bool = True,
+        home: bool = True,
+        fidelity: float = 0.0,
+        seed: int = 0,
+        device: str = "auto",
+        progress: bool | None = None,
+    ) -> None:
+        self.method = method
+        self.latent = latent
+        self.hidden = hidden
+        self.centers = centers
+        self.epochs = epochs
+        self.number = number
+        self.class_weight = class_weight
+        self.representation = representation
+        self.missing = missing
+        self.steps = steps
+        self.step_size = step_size
+        self.damping = damping
+        self.tidy = tidy
+        self.home = home
+        self.fidelity = fidelity
+        self.seed = seed
+        self.device = device
+        self.progress = progress
+
+    def fit(
+        self,
+        table: Any,
+        target: str | Sequence[Any] | pd.Series | np.ndarray | None = None,
+        *,
+        schema: Schema | None = None,
+        encoder: Encoder | None = None,
+        model: Any = None,
+        generator: Autoencoder | None = None,
+        checkpoint: str | Path | None = None,
+    ) -> "Explainer":
+        """Learn from training rows all that explanations need.
+
+        Args:
+            table: A table of pandas, polars or Arrow, one row a person; with or without the label.
+            target: The column of the label, or the labels. Without a `model` they are what the classifier learns.
+            schema: What the columns are; by default `Schema.infer` looks.
+            encoder: A fitted encoder, schema included, if a torch model or generator was trained on its rows.
+            model: The model under explanation: a torch module on encoded rows, an object with `predict_proba` on a
+                DataFrame, or a function from a DataFrame to probabilities. Without one a classifier is trained.
+            generator: A torch module with `encode` and `decode` on encoded rows, instead of our VAE.
+            checkpoint: A folder from which a fit that was cut off goes on.
+
+        Raises:
+            InputError: The table, the labels or the model cannot be used; the message says why.
+        """
+        choose("way to treat missing values", self.missing, dict.fromkeys(MISSING))
+        choose("method", self.method, {**METHODS, NEAREST: None})
+        device = resolve_device(self.device)
+        sizes = Sizes(self.latent, tuple(self.hidden), self.centers, self.epochs, self.number)
+        run = Run(seed=self.seed, checkpoint=None if checkpoint is None else Path(checkpoint), progress=self.progress)
+        features, labels, name = _split(to_pandas(table), target)
+        if len(features) < FEWEST_ROWS:
+            raise InputError(f"a fit needs at least {FEWEST_ROWS} rows; given {len(features)}")
+        if encoder is not None:
+            schema = encoder.schema
+        schema = Schema.infer(features) if schema is None else schema
+        check_columns(features, schema)
+        imputer = Imputer.fit(features, schema) if self.missing == "impute" else None
+        features = features if imputer is None else imputer.fill(features)[0]
+        encoder = Encoder.fit(features, schema) if encoder is None else encoder
+        rows = encoder.encode(features).to(device)
+        known = None if labels is None else labels_of(labels)
+        classes = self._classes(model, known and known[0], encoder, rows)  # before anything is trained
+        held_out = hold_out(len(rows), self.seed, known and known[1]).to(device)
+        trained = rows[~held_out]
+        space = learn_space(trained, encoder, sizes, run, generator)
+        if known is not None and model is None:
+            weights = class_weights(self.class_weight, classes, known[1])
+            kept = known[1][~held_out.cpu().numpy()]
+            classifier = learn_classifier(trained, kept, len(classes), weights, run)
+            subject = Subject("own", "Counterpath's classifier", classes, differentiable(fold(classifier)), classifier)
+        elif is_torch(model):
+            subject = torch_subject(model, rows, self.representation, named(model), classes)
+        else:
+            subject = learn_surrogate(model, classes, space, encoder, rows, held_out, run)
+        if self.method == "flow" and schema.immutable:
+            raise InputError(f"a flow cannot hold immutable features: {', '.join(schema.immutable)}; try method='rsgd'")
+        flow = learn_flow(trained, run) if self.method == "flow" else None
+        learned = Learned(encoder, subject, space, flow, rows, held_out, subject.answers(rows))
+        learned = with_landmarks(learned, self.seed)
+        y = None if known is None or len(known[0]) != len(classes) else torch.from_numpy(known[1]).to(device)
+        return self._fitted(learned, imputer, name, diagnose(learned, labels=y, seed=self.seed), warn=True)
+
+    def explain(
+        self,
+        table: Any,
+        target_class: Any = OTHER,
+        *,
+        confidence: float = 0.5,
+        method: str | None = None,
+        seconds: float | int | None = None,
+        keep_paths: bool = True,
+    ) -> Explanation:
+        """Find for every row what would have to change, and the way there.
+
+        Args:
+            table: Rows with the columns of the training table; its label may be there and is not looked at.
+            target_class: The wanted class, by its label; or "other", any class but the present one.
+            confidence: What the model's probability of the wanted outcome must reach, on the row as it is returned.
+            method: How to search; by default the explainer's own.
+            seconds: How long to search at most. Rows that are not done by then have a status that says so.
+            keep_paths: Keep the paths; without them the result is smaller.
+
+        Raises:
+            InputError: The table cannot be used; the message names the column and the first bad row.
+        """
+        started = time.monotonic()
+        learned = self._learned()
+        if seconds is not None and not seconds > 0:
+            raise InputError(f"the time budget must be a positive number of seconds; given {seconds!r}")
+        walk = Walk(
+            steps=self.steps,
+            step_size=self.step_size,
+            damping=self.damping,
+            tidy=self.tidy,
+            home=self.home,
+            fidelity=self.fidelity,
+            deadline=math.inf if seconds is None else started + seconds,
+            progress=self.progress,
+        )
+        classes = learned.subject.classes
+        place = None if target_class == OTHER and OTHER not in classes else learned.subject.index(target_class)
+        request = Request(place, confidence, method or self.method, walk, keep_paths)
+        frame, imputed = self._prepared(table)
+        known, unknown = _unknown(learned.encoder, frame)
+        places = torch.from_numpy(np.flatnonzero(known)).to(learned.rows.device)
+        x = learned.encoder.encode(frame[known]).to(learned.rows.device)
+        before = learned.subject.about(frame[known], x)
+        groups = answer(learned, x, before, places, request) if len(x) else []
+        described = {
+            "method": request.method,
+            "target_class": OTHER if place is None else classes[place],
+            "confidence": confidence,
+            "seed": self.seed,
+            "model": learned.subject.name,
+            "steps": self.steps,
+            "damping": self.damping,
+            "seconds": seconds,
+        }
+        if request.method in ("rsgd-c", "ambient"):
+            described["representation"] = self.representation_
+        return assemble(learned, frame, imputed, unknown, groups, request, described, str(self.diagnostics_))
+
+    def predict_proba(self, table: Any) -> pd.DataFrame:
+        """The probabilities that the model under explanation gives, one column a class, on the original columns."""
+        learned = self._learned()
+        frame, _ = self._prepared(table)
+        x = learned.encoder.encode(frame).to(learned.rows.device)
+        answers = learned.subject.about(frame, x).double().cpu().numpy()
+        return pd.DataFrame(answers, index=frame.index, columns=list(learned.subject.classes))
+
+    def predict(self, table: Any) -> pd.Series:
+        """The class that the model under explanation predicts for every row."""
+        answers = self.predict_proba(table)
+        places = answers.to_numpy().argmax(1) if len(answers) else np.zeros(0, dtype=np.int64)
+        labels = [self.classes_[place] for place in places]
+        return pd.Series(labels, index=answers.index, name=self.target_)
+
+    def diagnostics(self) -> Diagnostics:
+        """Whether the generative model is good enough here: print it, or look at its tables."""
+        self._learned()
+        return self.diagnostics_
+
+    def save(self, folder: str | Path) -> Path:
+        """Write everything that was learned into a model directory, atomically.
+
+        It holds the training rows (encoded), because distances to the data need them. A user's own model or generator
+        is not stored but named, and asked for by `load`.
+        """
+        config, tensors = pack(self._learned())
+        config |= {
+            "parameters": dict(self.get_params(deep=False)),
+            "imputer": None if self.imputer_ is None else self.imputer_.to_json(),
+            "target": self.target_,
+            "diagnostics": self.diagnostics_.to_json(),
+        }
+        if isinstance(self.class_weight, Mapping):
+            config["parameters"]["class_weight"] = [[label, weight] for label, weight in self.class_weight.items()]
+        return store.save(Path(folder), config, tensors)
+
+    @classmethod
+    def load(
+        cls, folder: str | Path, *, model: Any = None, generator: Autoencoder | None = None, device: str = "auto"
+    ) -> "Explainer":
+        """Read a model directory; every file is verified, and nothing is ever unpickled.
+
+        Args:
+            folder: What `save` wrote.
+            model: The model under explanation, if it is not our own.
+            generator: The generator, if it is not our own.
+            device: Where to compute.
+        """
+        config, tensors = store.load(Path(folder))
+        with fitting_together():
+            parameters = dict(config["parameters"])
+            parameters |= {"device": device, "hidden": tuple(parameters["hidden"])}
+            if isinstance(parameters["class_weight"], list):
+                parameters["class_weight"] = dict(parameters["class_weight"])
+            explainer = cls(**parameters)
+            imputer = None if config["imputer"] is None else Imputer.from_json(config["imputer"])
+            diagnostics, target = Diagnostics.from_json(config["diagnostics"]), config["target"]
+        learned = unpack(config, tensors, model=model, generator=generator, device=resolve_device(device))
+        return explainer._fitted(learned, imputer, target, diagnostics, warn=False)
+
+    def _classes(self, model: Any, labels: Labels | None, encoder: Encoder, rows: Tensor) -> Labels:
+        """The classes of the model under explanation; it is tried on a row, or all rows, to see that it works."""
+        if model is None:
+            if labels is None:
+                raise InputError("without a model to explain, fit needs the labels: target='column'")
+            return labels
+        if is_torch(model):
+            return torch_subject(model, rows, self.representation, named(model), labels).classes
+        return classes_of(model, asked(model, encoder)(rows[:1]).shape[-1], labels)
+
+    def _fitted(
+        self, learned: Learned, imputer: Imputer | None, target: str | None, diagnostics: Diagnostics, *, warn: bool
+    ) -> "Explainer":
+        self.learned_ = learned
+        self.imputer_ = imputer
+        self.target_ = target
+        self.diagnostics_ = diagnostics
+        self.encoder_: Encoder = learned.encoder
+        self.schema_: Schema = learned.encoder.schema
+        self.classes_: Labels = learned.subject.classes
+        self.representation_: str = getattr(learned.subject.classifier, "layer", "its last hidden layer")
+        if warn and diagnostics.verdict == BAD:
+            worst = diagnostics.findings[0]
+            warnings.warn(
+                f"{worst.text} Try {worst.advice} See explainer.diagnostics().", CounterpathWarning, stacklevel=3
+            )
+        return self
+
+    def _learned(self) -> Learned:
+        if not hasattr(self, "learned_"):
+            raise NotFittedError("this Explainer has not been fitted: call fit(table, target='column') first")
+        learned: Learned = self.learned_
+        return learned
+
+    def _prepared(self, table: Any) -> tuple[pd.DataFrame, list[str]]:
+        """The rows as a pandas frame without label and without gaps, and which columns were filled in, in words."""
+        frame = to_pandas(table)
+        if self.target_ is not None and self.target_ in frame.columns and self.target_ not in self.schema_.names:
+            frame = frame.drop(columns=self.target_)
+        check_columns(frame, self.schema_)
+        if self.imputer_ is None:
+            return frame, [""] * len(frame)
+        filled, names = self.imputer_.fill(frame)
+        return filled, [", ".join(columns) for columns in names]
+
+
+def _split(
+    frame: pd.DataFrame, target: str | Sequence[Any] | pd.Series | np.ndarray | None
+) -> tuple[pd.DataFrame, pd.Series | None, str | None]:
+    """Features, labels, and the name of the labels' column."""
+    if target is None:
+        return frame, None, None
+    if isinstance(target, str):
+        if target not in frame.columns:
+            raise InputError(f"the table has no target column {target!r}; it has: {', '.join(map(str, frame.columns))}")
+        return frame.drop(columns=target), frame[target], target
+    labels = pd.Series(target) if not isinstance(target, pd.Series) else target
+    if len(labels) != len(frame):
+        raise InputError(f"there are {len(labels)} labels for {len(frame)} rows; expected one for each")
+    return frame, labels, None if labels.name is None else str(labels.name)
+
+
+def _unknown(encoder: Encoder, frame: pd.DataFrame) -> tuple[np.ndarray, list[str]]:
+    """Which rows can be encoded, and for the others which value was never seen."""
+    known = encoder.known(frame).to_numpy()
+    words = [""] * len(frame)
+    for place in np.flatnonzero(~known).tolist():
+        try:
+            encoder.encode(frame.iloc[[place]])
+        except InputError as error:
+            words[place] = f"({error})"
+    return known, words

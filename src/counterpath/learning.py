@@ -1,0 +1,250 @@
+"""Learn from a table all that explanations need: a space to search in, and a classifier to follow."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from counterpath.blocks import map_blocks
+from counterpath.data.encoding import Encoder
+from counterpath.errors import InputError, choose
+from counterpath.learned import Learned
+from counterpath.methods import METHODS, Parts
+from counterpath.models.classifier import Classifier, fit_classifier
+from counterpath.models.flow import FlowModel, fit_flow
+from counterpath.models.foreign import TorchClassifier
+from counterpath.models.generator import Autoencoder, Generator, draw
+from counterpath.models.held import Held
+from counterpath.models.latent import given
+from counterpath.models.layers import settle
+from counterpath.models.surrogate import Agreement, Answers, Lesson, agreement, fit_surrogate, mistakes
+from counterpath.models.training import Run
+from counterpath.models.vae import OUTPUTS, VAE, VAETraining, fit_uncertainty, fit_vae
+from counterpath.pursuit import Landmarks, Quest, Walk
+from counterpath.search.wanted import Wanted
+from counterpath.subject import Labels, Subject, asked, asked_table, differentiable, named
+
+FEWEST_ROWS = 10
+_MOST_HELD_OUT = 4000
+_HELD_OUT = 0.1
+_FEW = 20
+_MOST_DRAWN = 20_000
+_MOST_LANDMARKS = 20_000
+_VISITORS = 400
+_VISITS = 60
+_ROUNDS = 2
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large the models are and how long they are trained; "auto" follows the table.
+
+    Attributes:
+        latent: Width of a code: 5, as in the paper, up to 15 features; a third of the features beyond, at most 16.
+        hidden: Widths of the encoder's hidden layers.
+        centers: RBF centres of the uncertainty: one for every twenty rows, from 10 to 200.
+        epochs: For encoder and mean: about 4,000 optimiser steps, from 20 to 400 epochs.
+        number: How the decoder ends for numbers, "sigmoid" or "linear".
+    """
+
+    latent: int | str = "auto"
+    hidden: tuple[int, ...] = (512, 256)
+    centers: int | str = "auto"
+    epochs: int | str = "auto"
+    number: str = "sigmoid"
+
+    def __post_init__(self) -> None:
+        for name in ("latent", "centers", "epochs"):
+            value = getattr(self, name)
+            if value != "auto" and (isinstance(value, bool | str) or value < 1):
+                raise InputError(f"{name} is {value!r}; expected a whole number from 1, or 'auto'")
+        if not self.hidden or min(self.hidden) < 1:
+            raise InputError(f"hidden is {self.hidden!r}; expected widths of layers, for instance (512, 256)")
+        choose("way to decode numbers", self.number, OUTPUTS)
+
+
+def hold_out(count: int, seed: int, labels: np.ndarray | None = None) -> Tensor:
+    """Which of `count` rows are kept from training: a tenth, at most 4,000; none of fewer than 200 rows.
+
+    Rows of a class with fewer than 20 rows are not: training needs them.
+    """
+    held_out = torch.zeros(count, dtype=torch.bool)
+    if count >= 200:
+        order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+        held_out[order[: min(_MOST_HELD_OUT, int(_HELD_OUT * count))]] = True
+    if labels is not None:
+        held_out &= torch.from_numpy(np.bincount(labels)[labels] >= _FEW)
+    return held_out
+
+
+def learn_space(
+    rows: Tensor, encoder: Encoder, sizes: Sizes, run: Run, own: Autoencoder | None = None
+) -> VAE | Held | Generator:
+    """Fit a VAE to the rows, told their immutable columns, or our uncertainty to a user's own generator."""
+    batch, epochs = schedule(len(rows), 4000)
+    epochs = epochs if isinstance(sizes.epochs, str) else sizes.epochs
+    training = VAETraining(
+        mean_epochs=epochs,
+        std_epochs=max(2, math.ceil(epochs / 8)),
+        batch_size=batch,
+        std_learning_rate=0.01,
+    )
+    different = len(torch.unique(rows, dim=0))
+    if different < 2:
+        raise InputError("all training rows are equal: there is nothing that could change")
+    centers = sizes.centers if isinstance(sizes.centers, int) else min(200, max(10, len(rows) // 20))
+    held = encoder.columns(*encoder.schema.immutable)
+    if len(encoder.schema.immutable) == len(encoder.schema):
+        raise InputError("all features are immutable: there is nothing that could change")
+    if own is not None:
+        if held:
+            raise InputError(
+                "a generator of your own cannot hold immutable features; fit without it, or with a schema in which "
+                f"these may change: {', '.join(encoder.schema.immutable)}"
+            )
+        model = Generator(own, rows, centers=centers, category=_categories(encoder, rows))
+        fit_uncertainty(model, rows, training=training, run=run)
+        return model
+    vae = fit_vae(
+        rows,
+        _latent(sizes.latent, len(encoder.schema)),
+        context=rows[:, held] if held else None,
+        hidden=sizes.hidden,
+        output=sizes.number,
+        blocks=encoder.blocks,
+        centers=min(centers, different),
+        training=training,
+        run=run,
+    )
+    return Held(vae, held).to(rows.device) if held else vae
+
+
+def learn_classifier(
+    rows: Tensor, labels: np.ndarray, classes: int, weights: tuple[float, ...] | None, run: Run
+) -> Classifier:
+    """Train the classifier under explanation ourselves, longer and with less decay than the paper does."""
+    batch, epochs = schedule(len(rows), 1500)
+    y = torch.from_numpy(labels).to(rows.device)
+    target = y.to(rows.dtype) if classes == 2 else torch.nn.functional.one_hot(y, classes).to(rows.dtype)
+    classifier = fit_classifier(
+        rows,
+        target,
+        epochs=epochs,
+        batch_size=batch,
+        learning_rate=3e-4,
+        weight_decay=1e-4,
+        class_weights=weights,
+        run=run,
+    )
+    settle(classifier, rows)
+    return classifier
+
+
+def learn_surrogate(
+    model: Any,
+    classes: Labels,
+    space: VAE | Held | Generator,
+    encoder: Encoder,
+    rows: Tensor,
+    held_out: Tensor,
+    run: Run,
+) -> Subject:
+    """Distil a model that can only be asked: from training rows, from drawn rows, and from rows that searches visit.
+
+    A search goes where the surrogate promises most, which is where it is most likely to be wrong. So it learns again
+    from the rows that searches visited and on which the two disagreed, twice.
+    """
+    answers, trained = asked(model, encoder), rows[~held_out]
+    count = min(_MOST_DRAWN, max(1000, len(rows)))
+    drawn, unseen = encoder.round(draw(space, trained, 2 * count, seed=run.seed)).chunk(2)
+    lesson = Lesson(trained, answers(trained)) + Lesson(drawn, answers(drawn))
+    test = rows[held_out] if bool(held_out.any()) else rows
+    checks = [Lesson(x, answers(x)) for x in (test, unseen[:_MOST_HELD_OUT])]
+    surrogate = fit_surrogate(lesson, run=run)
+    for again in range(_ROUNDS):
+        visited = _visited(surrogate, answers, space, encoder, trained, run.seed + again)
+        lesson = lesson + mistakes(surrogate, visited)
+        surrogate = fit_surrogate(lesson, run=run, name=f"surrogate again {again + 1}")
+    visited = _visited(surrogate, answers, space, encoder, trained, run.seed + _ROUNDS)
+    agreed = Agreement(*(agreement(surrogate, check) for check in (*checks, visited)))
+    return Subject("asked", named(model), classes, answers, surrogate, agreed, asked_table(model, encoder))
+
+
+def _visited(
+    surrogate: Classifier, answers: Answers, space: VAE | Held | Generator, encoder: Encoder, rows: Tensor, seed: int
+) -> Lesson:
+    """Rows that searches from a few training rows to any other class visit, as long as the surrogate is followed."""
+    parts = Parts[Any, Any](surrogate, space).folded()
+    assert parts.vae is not None
+    told = differentiable(surrogate)
+    quest = Quest(parts.classifier, told, True, encoder, parts.vae, None, Walk(steps=_VISITS))
+    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))[:_VISITORS]
+    start = rows[order.to(rows.device)]
+    now = told(start).argmax(-1)
+    seen = [
+        quest.pursue(METHODS["rsgd"](parts), start[now == place], Wanted(place, other=True, confidence=0.7)).x
+        for place in now.unique().tolist()
+    ]
+    x = torch.unique(torch.cat(seen), dim=0)
+    return Lesson(x, answers(x))
+
+
+def with_landmarks(learned: Learned, seed: int) -> Learned:
+    """The same with landmarks: the training rows as they are decoded, at most 20,000 of them."""
+    order = torch.randperm(len(learned.rows), generator=torch.Generator().manual_seed(seed))[:_MOST_LANDMARKS]
+    with torch.no_grad():
+        rows = learned.rows[order.sort().values.to(learned.rows.device)]
+        z = map_blocks(learned.space.encode, rows)
+        x = learned.encoder.round(map_blocks(learned.space.decode, z, given(learned.space, rows)))
+    return replace(learned, landmarks=Landmarks(x, z, learned.subject.answers(x)))
+
+
+def learn_flow(rows: Tensor, run: Run) -> FlowModel:
+    """Fit a normalizing flow to the rows, with a little noise: most features are discrete."""
+    batch, epochs = schedule(len(rows), 2000)
+    noise = 0.01 * torch.randn(rows.shape, generator=torch.Generator().manual_seed(run.seed)).to(rows)
+    return fit_flow(rows + noise, epochs=epochs, batch_size=batch, run=run)
+
+
+def torch_subject(module: Any, rows: Tensor, layer: str | None, name: str, classes: Labels | None) -> Subject:
+    """A user's torch module as the model under explanation."""
+    classifier = TorchClassifier(module, rows, layer)
+    labels = tuple(range(classifier.classes)) if classes is None else classes
+    if len(labels) != classifier.classes:
+        raise InputError(
+            f"{name} tells {classifier.classes} classes apart, but the target column has {len(labels)}: "
+            f"{', '.join(map(repr, labels))}"
+        )
+    return Subject("torch", name, labels, differentiable(classifier), classifier)
+
+
+def class_weights(choice: str | Mapping[Any, float] | None, classes: Labels, labels: np.ndarray) -> tuple[float, ...]:
+    """How much an error on each class weighs: the same, as scikit-learn's "balanced", or as given."""
+    if choice is None:
+        return (1.0,) * len(classes)
+    if choice == "balanced":
+        counts = np.bincount(labels, minlength=len(classes))
+        return tuple(float(weight) for weight in len(labels) / (len(classes) * counts))
+    if isinstance(choice, str) or set(choice) - set(classes):
+        raise InputError(f"class_weight is {choice!r}; expected None, 'balanced' or weights for {list(classes)!r}")
+    return tuple(float(choice.get(label, 1.0)) for label in classes)
+
+
+def schedule(rows: int, steps: int, largest: int = 512) -> tuple[int, int]:
+    """A batch size, and how many epochs make about so many optimiser steps; from 20 to 400 of them."""
+    batch = min(largest, max(16, rows // 8))
+    return batch, min(400, max(20, round(steps * batch / rows)))
+
+
+def _latent(latent: int | str, features: int) -> int:
+    if isinstance(latent, int):
+        return latent
+    return max(1, min(features, 5 if features <= 15 else min(16, features // 3)))
+
+
+def _categories(encoder: Encoder, rows: Tensor) -> Tensor | None:
+    return encoder.categorical.to(rows.device) if bool(encoder.categorical.any()) else None
