@@ -1,0 +1,121 @@
+"""Several methods on the same rows, side by side, and always beside the trivial baseline."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from counterpath.answering import LED, NEAREST
+from counterpath.errors import InputError, choose
+from counterpath.explainer import Explainer
+from counterpath.explanation import Explanation, Status
+from counterpath.methods import METHODS
+
+COMPARED = ("sgd", "rsgd", "rsgd-c", NEAREST)
+"""The methods that are compared unless others are asked for."""
+MEANS = ("l0", "l1", "l2_sq", "ld_sq", "violation", "ynn", "confidence", "steps")
+"""What a table has the mean of: measures, and the number of steps of a path."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What several methods found for the same rows.
+
+    Attributes:
+        results: The explanation by each method.
+        seconds: How long each method searched.
+    """
+
+    results: dict[str, Explanation]
+    seconds: dict[str, float]
+
+    def table(self, common: bool = False) -> pd.DataFrame:
+        """One row a method, by its name.
+
+        Rows that had the wanted decision from the start were not searched, and count nowhere.
+
+        Args:
+            common: Take the means over the rows for which every method found a counterfactual, the only fair way to
+                compare costs; else over those for which the method itself did.
+
+        Returns:
+            `n`, how many rows the means are over; `flip ratio`, the share of the searched rows for which the method
+            found a counterfactual; `local`, the same without rows that were led to a landmark; the means `MEANS`; and
+            `seconds`, for all rows.
+        """
+        found = {name: _having(result, Status.FOUND) for name, result in self.results.items()}
+        shared = np.logical_and.reduce(list(found.values()))
+        rows = [self._row(name, found[name], shared if common else found[name]) for name in self.results]
+        return pd.DataFrame(rows, index=pd.Index(list(self.results), name="method"))
+
+    def _row(self, name: str, found: np.ndarray, over: np.ndarray) -> dict[str, Any]:
+        result = self.results[name]
+        searched = int(_having(result, *(status for status in Status if status.searched)).sum())
+        led = (result.status["reason"] == LED).to_numpy()
+        means = result.measures()[list(MEANS)].astype(float)[over].mean()
+        return {
+            "n": int(over.sum()),
+            "flip ratio": float(found.sum() / searched) if searched else np.nan,
+            "local": float((found & ~led).sum() / searched) if searched else np.nan,
+            **{str(name): float(mean) for name, mean in means.items()},
+            "seconds": self.seconds[name],
+        }
+
+
+def compare(
+    explainer: Explainer,
+    people: Any,
+    target_class: Any,
+    *,
+    methods: Sequence[str] = COMPARED,
+    confidence: float = 0.5,
+    seconds: float | None = None,
+) -> Comparison:
+    """Explain the same rows by several methods, one after another.
+
+    Args:
+        explainer: A fitted explainer.
+        people: The rows.
+        target_class: The wanted class, as in `Explainer.explain`.
+        methods: Keys of `METHODS`, or "nearest", which is added where it is missing: a method that does not beat the
+            nearest training row with the wanted decision is not worth its time.
+        confidence: What the probability of the wanted outcome must reach.
+        seconds: How long each method may search.
+
+    Raises:
+        InputError: A method is unknown, or the rows cannot be used.
+        NotFittedError: The explainer was not fitted, or not for one of the methods.
+
+    Example:
+        >>> comparison = compare(explainer, people, 1, methods=["rsgd"])  # doctest: +SKIP
+        >>> comparison.table(common=True)  # doctest: +SKIP
+    """
+    explainer.diagnostics()  # raises an error unless it was fitted
+    names = list(dict.fromkeys([*check_methods(methods), NEAREST]))
+    for name in names:
+        if name != NEAREST:
+            METHODS[name](explainer.learned_.parts)  # a missing flow should not show after minutes of searching
+    results, took = {}, {}
+    for name in names:
+        started = time.monotonic()
+        results[name] = explainer.explain(
+            people, target_class, confidence=confidence, method=name, seconds=seconds, keep_paths=True
+        )
+        took[name] = time.monotonic() - started
+    return Comparison(results, took)
+
+
+def check_methods(methods: Sequence[str]) -> Sequence[str]:
+    """The methods, if there are any and all of them exist."""
+    if isinstance(methods, str) or not methods:
+        raise InputError(f"methods is {methods!r}; expected at least one name in a list, for instance ['rsgd']")
+    for name in methods:
+        choose("method", name, {**METHODS, NEAREST: None})
+    return methods
+
+
+def _having(result: Explanation, *wanted: Status) -> np.ndarray:
+    return result.status["status"].isin(wanted).to_numpy()

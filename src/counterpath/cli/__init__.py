@@ -1,0 +1,55 @@
+"""The command line: `counterpath COMMAND`.
+
+Data and tables go to standard output, messages to standard error. What a command returns is in `EXIT_CODES`.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from counterpath import __version__
+from counterpath.cli.adult import demo
+from counterpath.cli.evaluating import evaluate
+from counterpath.cli.explaining import explain
+from counterpath.cli.fitting import fit, schema
+from counterpath.cli.printing import fail, say
+from counterpath.cli.reproducing import reproduce
+from counterpath.errors import CounterpathError
+
+EXIT_CODES = {
+    0: "done; every row has its counterfactual, or had the decision from the start",
+    1: "something unexpected happened, in Counterpath or in your model",
+    2: "the input, an option or the model cannot be used; the message says why",
+    3: "done, but some rows have no counterfactual; their status says why",
+    130: "stopped by Ctrl-C",
+}
+_HELP = "Counterfactual explanations with realistic paths.\n\nExit codes:\n\n" + "\n\n".join(
+    f"{code}: {meaning}." for code, meaning in EXIT_CODES.items()
+)
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+for command in (demo, schema, fit, explain, evaluate, reproduce):
+    app.command()(command)
+
+
+@app.callback(invoke_without_command=True, help=_HELP)
+def _options(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
+    if version:
+        print(__version__)
+        raise typer.Exit
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code; errors of the user's making are one line, not a traceback."""
+    try:
+        code = int(app(args=None if arguments is None else list(arguments), standalone_mode=False) or 0)
+    except (CounterpathError, OSError) as error:
+        return fail(str(error))
+    except Exception as error:
+        # Typer has click inside or beside it, depending on its version: its usage errors are known by what they do.
+        if not hasattr(error, "format_message"):
+            raise
+        return fail(f"{error.format_message()} (counterpath --help, counterpath COMMAND --help)")
+    if code == 130:
+        say("stopped")
+    return code

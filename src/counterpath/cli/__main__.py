@@ -1,0 +1,7 @@
+"""`python -m counterpath.cli`."""
+
+import sys
+
+from counterpath.cli import main
+
+sys.exit(main())

@@ -1,0 +1,87 @@
+"""`counterpath demo`."""
+
+import hashlib
+import json
+import shutil
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from counterpath import __version__
+from counterpath.benchmark import compare
+from counterpath.cli import options
+from counterpath.cli.evaluating import comparison_tables, rejections, show_comparison
+from counterpath.cli.fitting import fit_resumably
+from counterpath.cli.printing import say, show
+from counterpath.data import datasets
+from counterpath.data.source import cache_folder
+from counterpath.devices import resolve_device
+from counterpath.errors import CounterpathError, InputError
+from counterpath.explainer import Explainer
+
+PARAMETERS: dict[str, Any] = {"method": "rsgd", "hidden": (256, 128), "epochs": 40, "seed": 0}
+"""A smaller and shorter fit than the default one: good enough for Adult, and done in a minute or two on two cores."""
+TARGET = 1
+TITLE = "Adult: what would have to change for an income of over 50,000 dollars"
+_SENTENCES = 3
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("out/demo"),
+    rows: Annotated[int, typer.Option(help="How many people to explain.")] = 200,
+    device: options.Device = "auto",
+) -> None:
+    """The main job on shipped data: fit, explain, compare, report."""
+    options.positive("--rows", rows)
+    resolve_device(device)
+    if out.exists() and not out.is_dir():
+        raise InputError(f"--out {out} is a file; expected a folder")
+    started = time.monotonic()
+    data = datasets.load("adult")
+    explainer = fitted(data, device)
+    labels, predicted = data.test[data.target].to_numpy(), explainer.predict(data.test).to_numpy()
+    rejected = data.test[rejections(labels, predicted, TARGET)]
+    people = rejected.head(rows)
+    say(f"explaining {len(people)} of {len(rejected):,} people whom the model rightly denies a high income")
+    comparison = compare(explainer, people, TARGET)
+    result = comparison.results[PARAMETERS["method"]]
+    show(
+        f"\n{len(data.test):,} test rows, accuracy {(labels == predicted).mean():.3f}; {len(people)} people explained."
+    )
+    show_comparison(comparison)
+    show("\nIn words, the first of them:")
+    for sentence in result.sentences.head(_SENTENCES):
+        show(f"  {sentence}")
+    show("")
+    result.to_html(out / "report.html", tables=comparison_tables(comparison), title=TITLE)
+    result.to_json(out / "explanation.json")
+    result.to_csv(out / "counterfactuals.csv")
+    for name in ("report.html", "explanation.json", "counterfactuals.csv"):
+        show(f"wrote {out / name}")
+    say(f"done in {time.monotonic() - started:.0f} s")
+
+
+def fitted(data: datasets.Dataset, device: str) -> Explainer:
+    """The demo's explainer: from the cache if it is there and whole, else fitted and kept there."""
+    folder = cache_folder() / "models" / f"adult-demo-{_key()}"
+    if folder.exists():
+        try:
+            explainer = Explainer.load(folder, device=device)
+        except (CounterpathError, OSError) as error:
+            say(f"the model in the cache cannot be used, and is fitted again: {error}")
+            shutil.rmtree(folder)
+        else:
+            say(f"using the model in {folder}")
+            return explainer
+    say(f"fitting a model to {len(data.train):,} people, once; it is kept in {folder}")
+    explainer = Explainer(**PARAMETERS, device=device)
+    fit_resumably(explainer, data.train, data.target, schema=data.schema, folder=folder)
+    return explainer
+
+
+def _key() -> str:
+    """What a cached model depends on."""
+    content = json.dumps([__version__, datasets.ADULT_SHA256, PARAMETERS], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()[:12]

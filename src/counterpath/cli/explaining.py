@@ -1,0 +1,87 @@
+"""`counterpath explain`."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from counterpath.answering import OTHER
+from counterpath.cli import options
+from counterpath.cli.printing import say, show
+from counterpath.devices import resolve_device
+from counterpath.errors import InputError, choose
+from counterpath.explainer import Explainer
+from counterpath.explanation import Explanation
+from counterpath.explanation.storage import stream_csv
+
+STANDARD_OUTPUT = Path("-")
+INCOMPLETE = 3
+WRITERS: dict[str, Callable[[Explanation, Path], Any]] = {
+    ".csv": Explanation.to_csv,
+    ".parquet": Explanation.to_parquet,
+    ".json": lambda result, path: result.to_json(path),
+    ".html": Explanation.to_html,
+}
+
+
+def explain(
+    model_folder: options.ModelFolder,
+    rows: Annotated[str, typer.Argument(help="A table like the training table; - is CSV on standard input.")],
+    target_class: options.Target = OTHER,
+    confidence: options.Confidence = 0.5,
+    method: Annotated[str | None, typer.Option(help="How to search; by default as fit was told.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="How long to search at most.")] = None,
+    drop: options.Columns = "",
+    model: options.Own = None,
+    device: options.Device = "auto",
+    out: Annotated[
+        Path | None,
+        typer.Option(help=f"A file that ends in one of {' '.join(WRITERS)}, or - for CSV on standard output."),
+    ] = None,
+) -> None:
+    """Say for every row what would have to change for another decision.
+
+    Exit codes: 0 every row has its counterfactual or already had the decision; 3 done, but some rows have none, and
+    their status says why; 2 wrong input or model; 1 anything unexpected.
+    """
+    options.confidence(confidence)
+    options.positive("--seconds", seconds)
+    if method is not None:
+        options.method(method)
+    resolve_device(device)
+    writer = None if out is None else _writer(out)
+    explainer = Explainer.load(model_folder, model=options.model(model), device=device)
+    wanted = options.target_class(target_class, explainer.classes_, OTHER)
+    table = options.table(rows, drop)
+    result = explainer.explain(table, wanted, confidence=confidence, method=method, seconds=seconds)
+    if writer is None:
+        show(str(result))
+    else:
+        assert out is not None
+        writer(result, out)
+    _report(result)
+
+
+def _writer(out: Path) -> Callable[[Explanation, Path], Any]:
+    if out == STANDARD_OUTPUT:
+        return lambda result, path: stream_csv(result.to_frame(), sys.stdout)
+    writer = choose(f"kind of file (the end of {out.name!r})", out.suffix.lower(), WRITERS)
+    if out.is_dir():
+        raise InputError(f"--out {out} is a folder; expected a file, for instance {out / f'rows{out.suffix}'}")
+
+    def write(result: Explanation, path: Path) -> None:
+        writer(result, path)
+        say(f"wrote {path}")
+
+    return write
+
+
+def _report(result: Explanation) -> None:
+    """Say how many rows have no counterfactual, and end with the exit code for that."""
+    without = result.status.loc[~result.valid.to_numpy(), "status"]
+    if len(without):
+        counts = ", ".join(f"{status} {count}" for status, count in without.value_counts().items())
+        say(f"{len(without)} of {len(result)} rows have no counterfactual ({counts}); their reason is in the result")
+        raise typer.Exit(INCOMPLETE)
