@@ -1,0 +1,77 @@
+"""Every example, run as a user runs it."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = ROOT / "examples"
+
+NEEDS = {"xgboost_model": "xgboost"}
+"""Libraries that an example needs and the package does not."""
+
+SAYS = {
+    "own_dataframe": "A loaded explainer gives the same answers: True",
+    "own_torch_model": "Representation: the output of the layer 'features'",
+    "xgboost_model": "counterfactuals the probability 0.6 or more.",
+    "own_generator": "Our uncertainty tells data from empty space: AUC 0.9",
+    "new_metric": "mean distance that features move, of their range",
+}
+"""Part of what each example prints."""
+
+
+def run(name: str) -> str:
+    """Run an example in a process of its own; its networks are small, so that more than one thread slows it down."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"}
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / f"{name}.py")],
+        capture_output=True,
+        encoding="utf-8",
+        env=environment,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stdout
+
+
+def test_every_example_is_run() -> None:
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == set(SAYS)
+
+
+@pytest.mark.parametrize("name", sorted(SAYS))
+def test_the_example_runs_and_says_what_it_promises(name: str) -> None:
+    library = NEEDS.get(name)
+    if library is not None and importlib.util.find_spec(library) is None:
+        pytest.skip(f"the example needs the library {library!r}, which is not installed")
+    said = run(name)
+    assert SAYS[name] in said
+    CHECKS.get(name, lambda text: None)(said)
+
+
+def _check_own_torch_model(said: str) -> None:
+    least = float(said.split("probabilities from ")[1].split()[0])
+    assert least >= 0.6, "a counterfactual is not one for the network itself"
+
+
+def _check_xgboost_model(said: str) -> None:
+    reached, of, found = said.split("XGBoost gives ")[1].split()[:3]
+    assert of == "of"
+    assert reached == found != "0"
+
+
+def _check_new_metric(said: str) -> None:
+    rows = {line.split()[0]: [float(word) for word in line.split()[2:4]] for line in said.splitlines()[1:]}
+    assert rows["effort"][0] < rows["rsgd"][0], "features that are hard to change do not move less"
+
+
+CHECKS = {
+    "own_torch_model": _check_own_torch_model,
+    "xgboost_model": _check_xgboost_model,
+    "new_metric": _check_new_metric,
+}
+"""What must be true of the numbers that an example prints."""
