@@ -11,7 +11,8 @@ import counterpath as cp
 from counterpath import pursuit
 from counterpath.learned import Learned
 from counterpath.methods import METHODS
-from counterpath.pursuit import Paths, Walk
+from counterpath.paths import Paths
+from counterpath.pursuit import Walk
 from counterpath.search.traverse import StopReason, Trajectory, traverse
 from counterpath.search.wanted import Wanted
 

@@ -18,7 +18,8 @@ from counterpath.explanation import Explanation, Status, path_columns
 from counterpath.learned import Learned
 from counterpath.measures import MEASURES, Case
 from counterpath.methods import METHODS
-from counterpath.pursuit import Paths, Walk
+from counterpath.paths import Paths
+from counterpath.pursuit import Walk
 from counterpath.search.traverse import StopReason
 from counterpath.search.wanted import Wanted
 

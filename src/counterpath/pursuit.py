@@ -1,12 +1,11 @@
 """From people to counterfactuals, on tensors: search until the model itself says yes, and keep the way there."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from counterpath.blocks import map_blocks
@@ -16,10 +15,11 @@ from counterpath.methods import Method
 from counterpath.models.classifier import Differentiable, probabilities
 from counterpath.models.held import Held
 from counterpath.models.latent import LatentModel, given
+from counterpath.paths import Paths, behind, better, ended, flat, merged, shares, some
 from counterpath.search.nearest import nearest_accepted, straight_path
 from counterpath.search.objective import Objective
 from counterpath.search.step import Slope
-from counterpath.search.traverse import StopReason, Trajectory, traverse
+from counterpath.search.traverse import StopReason, traverse
 from counterpath.search.wanted import Wanted
 from counterpath.tidying import needless, within_reach
 
@@ -52,46 +52,6 @@ class Walk:
     tidy: bool = True
     deadline: float = math.inf
     progress: bool | None = False
-
-
-@dataclass(frozen=True)
-class Paths:
-    """The paths of n rows, their points one after another; the first point is the factual itself.
-
-    Attributes:
-        row: Which row a point belongs to, in ascending order.
-        x: Points as legal encoded rows.
-        z: Their codes.
-        sigma: The decoder's uncertainty there, averaged over the features.
-        probability: Of the wanted outcome, by the model under explanation.
-        met: Where the model gives the wanted outcome with the asked confidence.
-        reason: Why the search of each row stopped.
-        led: Which rows were led to a landmark, because the search had got stuck.
-    """
-
-    row: Int[Tensor, "p"]
-    x: Float[Tensor, "p D"]
-    z: Float[Tensor, "p d"]
-    sigma: Float[Tensor, "p"]
-    probability: Float[Tensor, "p"]
-    met: Bool[Tensor, "p"]
-    reason: Int[Tensor, "n"]
-    led: Bool[Tensor, "n"]
-
-    @property
-    def last(self) -> Int[Tensor, "n"]:
-        """Where the last point of each row is."""
-        return torch.bincount(self.row, minlength=len(self.reason)).cumsum(0) - 1
-
-    @property
-    def found(self) -> Bool[Tensor, "n"]:
-        """Which rows end at a counterfactual."""
-        return self.reason == StopReason.CONFIDENCE_REACHED
-
-    def points(self, keep: Bool[Tensor, "p"], **changes: Tensor) -> "Paths":
-        """Some of the points."""
-        of_points = ("row", "x", "z", "sigma", "probability", "met")
-        return replace(self, **{name: getattr(self, name)[keep] for name in of_points}, **changes)
 
 
 @dataclass(frozen=True)
@@ -156,7 +116,7 @@ class Quest:
         parts = [self._pursue(method, part, wanted) for part in factual.split(_AT_ONCE)]
         sizes = torch.tensor([0, *(len(part.reason) for part in parts[:-1])]).cumsum(0)
         rows = [torch.arange(len(part.reason)) + int(first) for part, first in zip(parts, sizes, strict=True)]
-        paths = _merged([(place.to(factual.device), part) for place, part in zip(rows, parts, strict=True)])
+        paths = merged([(place.to(factual.device), part) for place, part in zip(rows, parts, strict=True)])
         return self._tidied(factual, paths, wanted) if self.walk.tidy and self.data is not None else paths
 
     def stay(self, factual: Float[Tensor, "n D"], wanted: Wanted) -> Paths:
@@ -184,15 +144,15 @@ class Quest:
         kept: list[tuple[Tensor, Paths]] = []
         stuck: Paths | None = None
         for stop in self._stops(wanted):
-            paths = _better(stuck, self._walked(method, factual[pending], wanted, stop))
+            paths = better(stuck, self._walked(method, factual[pending], wanted, stop))
             done = paths.found | (paths.reason == StopReason.OUT_OF_TIME)
-            kept.append((pending[done], _some(paths, done)))
-            pending, stuck = pending[~done], _some(paths, ~done)
+            kept.append((pending[done], some(paths, done)))
+            pending, stuck = pending[~done], some(paths, ~done)
             if len(pending) == 0:
-                return _merged(kept)
+                return merged(kept)
         assert stuck is not None
         led = self._led(factual[pending], wanted) if self.walk.home and method.model is self.space else None
-        return _merged([*kept, (pending, stuck if led is None else _better(stuck, led))])
+        return merged([*kept, (pending, stuck if led is None else better(stuck, led))])
 
     def _tidied(self, factual: Tensor, paths: Paths, wanted: Wanted) -> Paths:
         """The paths, with features that need not change left as they are at every point."""
@@ -216,7 +176,7 @@ class Quest:
         x = torch.where(back[paths.row] & ~first[:, None], person[paths.row], paths.x)
         same = (x == paths.x).all(-1, keepdim=True)
         codes = torch.where(same, paths.z, self._codes(x))
-        return replace(_ended(self._measured(paths.row, x, wanted, paths.reason, codes)), led=paths.led)
+        return replace(ended(self._measured(paths.row, x, wanted, paths.reason, codes)), led=paths.led)
 
     def _stops(self, wanted: Wanted) -> list[Callable[[Slope], Tensor]]:
         if self.exact:
@@ -242,11 +202,11 @@ class Quest:
             progress=self.walk.progress,
             name="searching",
         )
-        row, x, z = _flat(found)
+        row, x, z = flat(found)
         legal = self._legal(x)
         codes = z if method.model is self.space else self._codes(legal)
-        row, legal, codes = _behind(factual, self._codes(factual), row, legal, codes)
-        return _ended(self._measured(row, legal, wanted, found.reason, codes))
+        row, legal, codes = behind(factual, self._codes(factual), row, legal, codes)
+        return ended(self._measured(row, legal, wanted, found.reason, codes))
 
     def _led(self, factual: Tensor, wanted: Wanted) -> Paths | None:
         """The line in latent space to the nearest landmark with the wanted outcome; None if there is no landmark."""
@@ -259,15 +219,15 @@ class Quest:
             return None
         start, told = self._codes(factual), given(self.space, factual)
         end, goal = self._goals(factual, told, self.landmarks, accepted, wanted)
-        row, share = _shares((end - start).norm(dim=-1) / self.walk.step_size)
+        row, share = shares((end - start).norm(dim=-1) / self.walk.step_size)
         codes = torch.lerp(start[row], end[row], share[:, None])
         with torch.no_grad():
             legal = self._legal(map_blocks(self.space.decode, codes, None if told is None else told[row]))
         arrived = (share == 1)[:, None]  # what the model was asked about, to the bit
         legal = torch.where(arrived, goal[row], legal)
         reason = torch.full_like(row[: len(factual)], StopReason.ALL_STEPS_TAKEN)
-        row, legal, codes = _behind(factual, start, row, legal, codes)
-        paths = _ended(self._measured(row, legal, wanted, reason, codes))
+        row, legal, codes = behind(factual, start, row, legal, codes)
+        paths = ended(self._measured(row, legal, wanted, reason, codes))
         return replace(paths, led=torch.ones_like(paths.led))
 
     def _goals(
@@ -330,73 +290,3 @@ class Quest:
 def _spread(space: LatentModel, z: Tensor, told: Tensor | None) -> Tensor:
     std = space.uncertainty(z, told)
     return torch.zeros_like(z[:, 0]) if std is None else std.mean(-1)
-
-
-def _shares(steps: Float[Tensor, "n"]) -> tuple[Int[Tensor, "p"], Float[Tensor, "p"]]:
-    """Lines of so many steps, rounded up: to which row a point belongs, and how much of the way lies behind it."""
-    counts = steps.ceil().long().clamp_min(1)
-    row = torch.arange(len(counts), device=steps.device).repeat_interleave(counts + 1)
-    firsts = (counts + 1).cumsum(0) - (counts + 1)
-    place = torch.arange(len(row), device=steps.device) - firsts[row]
-    return row, place.to(steps.dtype) / counts[row]
-
-
-def _flat(found: Trajectory) -> tuple[Tensor, Tensor, Tensor]:
-    """The points that each row took, row after row: to whom they belong, and where they are."""
-    times = torch.arange(len(found.x), device=found.x.device)
-    taken = times <= found.steps[:, None]
-    row = torch.arange(len(found.steps), device=found.x.device)[:, None].expand_as(taken)[taken]
-    return row, found.x.transpose(0, 1)[taken], found.z.transpose(0, 1)[taken]
-
-
-def _behind(factual: Tensor, start: Tensor, row: Tensor, x: Tensor, z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The same points, each row's behind its factual."""
-    first = torch.arange(len(factual), device=factual.device)
-    row = torch.cat([first, row])
-    order = row.argsort(stable=True)
-    return row[order], torch.cat([factual, x])[order], torch.cat([start, z])[order]
-
-
-def _ended(paths: Paths) -> Paths:
-    """The paths up to the first point with the wanted outcome; those that have none up to their best point."""
-    count, place = len(paths.reason), torch.arange(len(paths.row), device=paths.row.device)
-    reached = torch.zeros_like(paths.led).index_put((paths.row[paths.met],), torch.tensor(True, device=place.device))
-    best = torch.full((count,), -1.0, dtype=paths.probability.dtype, device=place.device)
-    best = best.scatter_reduce(0, paths.row, paths.probability, "amax")
-    end = torch.where(reached[paths.row], paths.met, paths.probability == best[paths.row])
-    first = torch.full((count,), len(place), device=place.device).scatter_reduce(0, paths.row[end], place[end], "amin")
-    told = torch.where(paths.reason == StopReason.CONFIDENCE_REACHED, StopReason.ALL_STEPS_TAKEN, paths.reason)
-    reason = torch.where(reached, StopReason.CONFIDENCE_REACHED, told)
-    return paths.points(place <= first[paths.row], reason=reason)
-
-
-def _some(paths: Paths, mask: Bool[Tensor, "n"]) -> Paths:
-    """The paths of some rows, numbered anew."""
-    number = mask.long().cumsum(0) - 1
-    kept = paths.points(mask[paths.row], reason=paths.reason[mask], led=paths.led[mask])
-    return replace(kept, row=number[kept.row])
-
-
-def _better(before: Paths | None, after: Paths) -> Paths:
-    """Of two searches for the same rows the later one where it got there, or further."""
-    if before is None:
-        return after
-    taken = after.found | (after.probability[after.last] > before.probability[before.last])
-    rows = torch.arange(len(taken), device=taken.device)
-    best = _merged([(rows[~taken], _some(before, ~taken)), (rows[taken], _some(after, taken))])
-    return replace(best, reason=after.reason)
-
-
-def _merged(parts: Sequence[tuple[Tensor, Paths]]) -> Paths:
-    """One value of several, each with the places of its rows."""
-    places = torch.cat([place for place, _ in parts])
-    joined: dict[str, Any] = {
-        name: torch.cat([getattr(paths, name) for _, paths in parts])
-        for name in ("x", "z", "sigma", "probability", "met", "reason", "led")
-    }
-    row = torch.cat([place[paths.row] for place, paths in parts])
-    order = row.argsort(stable=True)
-    by_row = places.argsort()
-    for name, values in joined.items():
-        joined[name] = values[by_row] if name in ("reason", "led") else values[order]
-    return Paths(row=row[order], **joined)
