@@ -5,8 +5,8 @@ is what makes a row the same before and after it was decoded: every number is en
 decoded as a number that is encoded as that very point.
 
 Every axis has a `width`, its count of columns; `points`, the encoded columns of numbers, in float64 and not yet on the
-grid; `numbers`, what is encoded as given points of the grid, or nearest to them; and `legal`, the nearest legal
-numbers. Numbers are float64, as `columns.to_numbers` makes them.
+grid; `numbers`, what is encoded as given points of the grid, or nearest to them; `told`, the same as people write it,
+which takes longer; and `legal`, the nearest legal numbers. Numbers are float64, as `columns.to_numbers` makes them.
 """
 
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from counterpath.data.decimals import shortest
 from counterpath.data.schema import Transform
 
 GRID = 2.0**23
@@ -26,6 +27,10 @@ GRID = 2.0**23
 def on_grid(points: Tensor, dtype: torch.dtype) -> Tensor:
     """The nearest points of the grid, in float32 or float64."""
     return ((points.to(torch.float64) * GRID).round() / GRID).to(dtype)
+
+
+def _spacing(points: Tensor) -> Tensor:
+    return points.abs().clamp_min(1.0) / GRID
 
 
 @dataclass(frozen=True)
@@ -72,12 +77,30 @@ class NumberAxis:
             found = torch.where(same[:, 0], held, found)
         return found
 
+    def told(self, points: Float[Tensor, "n 1"]) -> Float[Tensor, "n"]:
+        """As `numbers`, and where that is neither whole nor a bound, the shortest decimal that is the same point."""
+        found = self.numbers(points)
+        if self.whole:
+            return found
+
+        def same(numbers: Tensor, rows: Tensor) -> Tensor:
+            return on_grid(self.points(self._stored(numbers)), points.dtype)[:, 0] == points[rows, 0]
+
+        bound = (found == self.lower) | (found == self.upper)
+        return torch.where(bound, found, self._stored(shortest(found, self._steps(points), same)))
+
     def legal(self, numbers: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
         """The numbers, clipped to their bounds."""
         return numbers.clamp(self.lower, self.upper)
 
     def _stored(self, numbers: Tensor) -> Tensor:
         return numbers.to(self.storage).to(torch.float64)
+
+    def _steps(self, points: Float[Tensor, "n 1"]) -> Float[Tensor, "n"]:
+        """About how far apart in x the neighbours of points are on the grid; right to a factor of two."""
+        y = points[:, 0].to(torch.float64)
+        here, beyond = (self.transform.inverse(where * self._span, self.low) for where in (y, y + _spacing(y)))
+        return (beyond - here).abs()
 
 
 @dataclass(frozen=True)
@@ -101,6 +124,10 @@ class PlaceAxis:
         """The nearest place that was seen."""
         seen = torch.tensor(self.seen, dtype=torch.float64, device=points.device)
         return seen[(points.to(torch.float64) * (self.count - 1) - seen).abs().argmin(1)]
+
+    def told(self, points: Float[Tensor, "n 1"]) -> Float[Tensor, "n"]:
+        """The same: a category is told by its name."""
+        return self.numbers(points)
 
     def legal(self, numbers: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
         """The numbers as they are: what was seen is legal."""
@@ -128,6 +155,10 @@ class OneHotAxes:
         """The place of the largest entry, of those that were seen."""
         seen = torch.tensor(self.seen, device=points.device)
         return seen[points[:, seen].argmax(1)].to(torch.float64)
+
+    def told(self, points: Float[Tensor, "n w"]) -> Float[Tensor, "n"]:
+        """The same: a category is told by its name."""
+        return self.numbers(points)
 
     def legal(self, numbers: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
         """The numbers as they are: what was seen is legal."""
