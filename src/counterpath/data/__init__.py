@@ -1,8 +1,9 @@
 """Tables: what their columns are, how they become tensors and back, and two that are ready to use."""
 
+from counterpath.data.constraints import Bounds, Constraints
 from counterpath.data.encoding import Encoder
 from counterpath.data.frames import read_table, to_pandas
 from counterpath.data.impute import Imputer
 from counterpath.data.schema import Feature, Schema
 
-__all__ = ["Encoder", "Feature", "Imputer", "Schema", "read_table", "to_pandas"]
+__all__ = ["Bounds", "Constraints", "Encoder", "Feature", "Imputer", "Schema", "read_table", "to_pandas"]

@@ -7,14 +7,18 @@ decoded as a number that is encoded as that very point.
 Every axis has a `width`, its count of columns; `points`, the encoded columns of numbers, in float64 and not yet on the
 grid; `numbers`, what is encoded as given points of the grid, or nearest to them; `told`, the same as people write it,
 which takes longer; and `legal`, the nearest legal numbers. Numbers are float64, as `columns.to_numbers` makes them.
+
+An axis with an order also has `within`, which numbers lie in a range, and `between`, its first and last legal point. A
+range without an end has an infinite one.
 """
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from counterpath.data.decimals import shortest
@@ -22,6 +26,8 @@ from counterpath.data.schema import Transform
 
 GRID = 2.0**23
 """Points of the grid in a unit interval."""
+NOTHING = (math.inf, -math.inf)
+"""The first and the last point of a range that has none."""
 
 
 def on_grid(points: Tensor, dtype: torch.dtype) -> Tensor:
@@ -93,6 +99,38 @@ class NumberAxis:
         """The numbers, clipped to their bounds."""
         return numbers.clamp(self.lower, self.upper)
 
+    def within(self, numbers: Float[Tensor, "n"], low: float, high: float) -> Bool[Tensor, "n"]:
+        """Which numbers lie in a range, as the column keeps them: in float32, 0.1 is neither more nor less than 0.1."""
+        least, most = self._ends(low, high)
+        held = self._stored(numbers)
+        return (held >= least) & (held <= most)
+
+    def between(self, low: float, high: float) -> tuple[float, float]:
+        """The first and the last legal point that is told as a number from `low` to `high`, or `NOTHING`."""
+        least, most = self._ends(low, high)
+        least, most = max(least, self.lower), min(most, self.upper)
+        if self.whole:
+            least, most = float(math.ceil(least)), float(math.floor(most))
+        if least > most:
+            return NOTHING
+        first, last = self._inside(least, math.inf), self._inside(most, -math.inf)
+        return (first, last) if first <= last else NOTHING
+
+    def _ends(self, low: float, high: float) -> tuple[float, float]:
+        least, most = self._stored(torch.tensor([low, high], dtype=torch.float64)).tolist()
+        return least, most
+
+    def _inside(self, number: float, way: float) -> float:
+        """The point of a legal number, or the next one that way if that point is told as a number on the other side."""
+        point = on_grid(self.points(torch.tensor([number], dtype=torch.float64)), torch.float32)
+        told = float(self.told(point))
+        if not (told < number if way > 0 else told > number):
+            return float(point)
+        # The grid is that of multiples of 2⁻²³, and beyond ±2 that of float32.
+        step, beyond = torch.full_like(point, math.copysign(1 / GRID, way)), torch.full_like(point, way)
+        steps = torch.stack([point + step, torch.nextafter(point, beyond)])
+        return float(steps.max() if way > 0 else steps.min())
+
     def _stored(self, numbers: Tensor) -> Tensor:
         return numbers.to(self.storage).to(torch.float64)
 
@@ -132,6 +170,18 @@ class PlaceAxis:
     def legal(self, numbers: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
         """The numbers as they are: what was seen is legal."""
         return numbers
+
+    def within(self, numbers: Float[Tensor, "n"], low: float, high: float) -> Bool[Tensor, "n"]:
+        """Which places lie in a range."""
+        return (numbers >= low) & (numbers <= high)
+
+    def between(self, low: float, high: float) -> tuple[float, float]:
+        """The first and the last point of a place in a range that was seen, or `NOTHING`."""
+        places = [float(place) for place in self.seen if low <= place <= high]
+        if not places:
+            return NOTHING
+        ends = on_grid(self.points(torch.tensor([places[0], places[-1]], dtype=torch.float64)), torch.float32)
+        return float(ends[0]), float(ends[1])
 
 
 @dataclass(frozen=True)

@@ -86,15 +86,20 @@ class Encoder:
         encoder._refuse_empty_ranges()
         return encoder
 
+    @cached_property
+    def axes(self) -> tuple[Axis, ...]:
+        """How each feature lies in its encoded columns."""
+        return tuple(self._axis(place, feature) for place, feature in enumerate(self.schema))
+
     @property
     def width(self) -> int:
         """The number of columns of an encoded row."""
-        return sum(axis.width for axis in self._axes)
+        return sum(axis.width for axis in self.axes)
 
     @cached_property
     def layout(self) -> tuple[slice, ...]:
         """The encoded columns of each feature."""
-        stops = list(itertools.accumulate(axis.width for axis in self._axes))
+        stops = list(itertools.accumulate(axis.width for axis in self.axes))
         return tuple(slice(start, stop) for start, stop in zip([0, *stops], stops, strict=False))
 
     @cached_property
@@ -180,7 +185,7 @@ class Encoder:
         keeps dtype and device.
         """
         values = self._values(encoded)
-        legal = [axis.legal(column) for axis, column in zip(self._axes, values, strict=True)]
+        legal = [axis.legal(column) for axis, column in zip(self.axes, values, strict=True)]
         return self._points(legal, encoded.dtype)
 
     def changed(self, before: Float[Tensor, "n d"], after: Float[Tensor, "n d"]) -> Bool[Tensor, "n f"]:
@@ -216,10 +221,6 @@ class Encoder:
         seen = tuple(tuple(int(place) for place in places) for places in value["seen"])
         return cls(schema, dict(value["dtypes"]), low, high, seen)
 
-    @cached_property
-    def _axes(self) -> tuple[Axis, ...]:
-        return tuple(self._axis(place, feature) for place, feature in enumerate(self.schema))
-
     def _axis(self, place: int, feature: Feature) -> Axis:
         kind = KINDS[feature.kind]
         if kind.one_hot:
@@ -233,7 +234,7 @@ class Encoder:
 
     def _points(self, numbers: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
         """Encoded rows of the numbers of each feature."""
-        parts = [axis.points(column) for axis, column in zip(self._axes, numbers, strict=True)]
+        parts = [axis.points(column) for axis, column in zip(self.axes, numbers, strict=True)]
         return on_grid(torch.cat(parts, dim=1), dtype)
 
     def _values(self, encoded: Tensor) -> list[Tensor]:
@@ -246,7 +247,7 @@ class Encoder:
 
     def _by_axis(self, encoded: Tensor) -> list[tuple[Axis, Tensor]]:
         rows = on_grid(encoded, torch.promote_types(encoded.dtype, torch.float32))
-        return [(axis, rows[:, columns]) for axis, columns in zip(self._axes, self.layout, strict=True)]
+        return [(axis, rows[:, columns]) for axis, columns in zip(self.axes, self.layout, strict=True)]
 
     def _refuse_empty_ranges(self) -> None:
         for feature, low, high in zip(self.schema, self.low, self.high, strict=True):
