@@ -144,7 +144,7 @@ def test_rows_from_standard_input_as_csv_on_standard_output(model_folder: Path, 
     done = _run("explain", model_folder, "-", "--target-class", "yes", "--out", "-", stdin=few.read_text())
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
-    assert lines[0].startswith("row,age,income,job,owner,sex,status,reason,class_before")
+    assert lines[0].startswith("row,age,income,job,owner,sex,status,reason,binding,class_before")
     assert len(lines) == 13
     assert "\x1b" not in done.stdout
 

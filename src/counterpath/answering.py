@@ -197,7 +197,9 @@ def assemble(
     return Explanation(
         factuals=factuals,
         counterfactuals=_counterfactuals(learned, factuals, groups),
-        status=pd.DataFrame({"status": status, "reason": reason, "imputed": list(imputed)}, index=index, dtype=object),
+        status=pd.DataFrame(
+            {"status": status, "reason": reason, "imputed": list(imputed), "binding": ""}, index=index, dtype=object
+        ),
         outcome=pd.DataFrame({name: pd.Series(given, index, given.dtype) for name, given in outcome.items()}),
         changed=pd.DataFrame(changed, index=index, columns=names),
         paths=_paths(learned, groups if request.paths else (), factuals),

@@ -100,7 +100,9 @@ def make(target: Any = 1, keep_paths: bool = True, labels: Any = LABELS, **other
     fields: dict[str, Any] = {
         "factuals": factuals,
         "counterfactuals": counterfactuals,
-        "status": pd.DataFrame({"status": [str(s) for s in STATUSES], "reason": reasons, "imputed": ""}, index=index),
+        "status": pd.DataFrame(
+            {"status": [str(s) for s in STATUSES], "reason": reasons, "imputed": "", "binding": ""}, index=index
+        ),
         "outcome": outcome,
         "changed": factuals.ne(counterfactuals),
         "paths": paths if keep_paths else paths.iloc[:0],

@@ -32,7 +32,7 @@ def evil() -> Explanation:
     return make(
         labels=[EVIL, "b", "c", "d", "e"],
         counterfactuals=plain.counterfactuals.set_axis(pd.Index([EVIL, *"bcde"])).assign(sex=EVIL),
-        status=plain.status.set_axis(pd.Index([EVIL, *"bcde"])).assign(reason=EVIL),
+        status=plain.status.set_axis(pd.Index([EVIL, *"bcde"])).assign(reason=EVIL, binding=["", "", "", EVIL, EVIL]),
         changed=plain.changed.set_axis(pd.Index([EVIL, *"bcde"])).assign(sex=True),
         request=plain.request | {"method": EVIL},
         outcome=plain.outcome.set_axis(pd.Index([EVIL, *"bcde"])).assign(class_after=EVIL),
@@ -51,6 +51,13 @@ def test_a_notebook_shows_decision_changes_and_status(explanation: Explanation) 
     checker = Balance()
     checker.feed(shown)
     assert checker.open == []
+
+
+def test_what_stands_in_the_way_is_on_the_page_and_in_the_notebook(tmp_path: Path) -> None:
+    made = make(status=make().status.assign(binding=["", "", "", "lock: age; up: hours-per-week", ""]))
+    page = made.to_html(tmp_path / "a.html").read_text(encoding="utf-8")
+    assert page.count("What stands in the way: lock: age; up: hours-per-week.") == 1
+    assert made._repr_html_().count("In the way: lock: age; up: hours-per-week") == 1
 
 
 def test_the_style_of_a_notebook_touches_nothing_else(explanation: Explanation) -> None:

@@ -149,6 +149,13 @@ def test_every_status_has_a_sentence() -> None:
             "row 'ann' has the status 'lost'; expected one of: found",
         ),
         ("status", lambda frame: frame.drop(columns="imputed"), "status lacks the column 'imputed'"),
+        ("status", lambda frame: frame.drop(columns="binding"), "status lacks the column 'binding'"),
+        ("status", lambda frame: frame.assign(binding=None), "row 'ann' has the binding None; expected text"),
+        (
+            "status",
+            lambda frame: frame.assign(binding="lock: age"),
+            "row 'ann' has the binding 'lock: age', but a counterfactual",
+        ),
         ("outcome", lambda frame: frame.drop(columns="class_after"), "outcome lacks the column 'class_after'"),
         ("changed", lambda frame: frame.drop(columns="age"), "changed lacks the column 'age'"),
         ("paths", lambda frame: frame.drop(columns="map_x"), "paths lacks the column 'map_x'"),

@@ -51,6 +51,16 @@ def test_json_goes_through_a_file(explanation: Explanation, tmp_path: Path) -> N
         assert_frame_equal(Explanation.from_json(source).counterfactuals, explanation.counterfactuals)
 
 
+def test_a_file_of_version_1_knows_nothing_of_what_is_binding() -> None:
+    old = Path(__file__).with_name("version_1.json")  # as version 1 wrote it
+    assert "binding" not in old.read_text(encoding="utf-8")
+    again = Explanation.from_json(old)
+    assert_frame_equal(again.status, make().status)
+    assert_frame_equal(again.counterfactuals, make().counterfactuals)
+    assert str(again) == str(make())
+    assert json.loads(again.to_json())["version"] == 2
+
+
 COLUMNS = {
     "int64": st.integers(-(2**63), 2**63 - 1),
     "uint8": st.integers(0, 255),
@@ -130,7 +140,7 @@ def with_column(value: Any) -> str:
         ("no such file.json", "neither JSON text nor a file"),
         ("", "neither JSON text nor a file"),
         ("x\0y", "neither JSON text nor a text file"),
-        (damaged(version=2), "version 2, and this Counterpath reads up to 1"),
+        (damaged(version=3), "version 3, and this Counterpath reads up to 2"),
         (damaged(version="1"), "version '1'"),
         (damaged(frames=None), "no tables"),
         (damaged(frames={"factuals": 3}), "a table in JSON cannot be read"),
@@ -151,7 +161,7 @@ def test_foreign_damaged_and_newer_json_is_refused(text: str, message: str) -> N
 
 def test_a_csv_file_has_the_answers_beside_the_counterfactuals(explanation: Explanation, tmp_path: Path) -> None:
     table = pd.read_csv(explanation.to_csv(tmp_path / "a.csv"), index_col="person")
-    own = ["status", "reason", "class_before", "probability_before", "class_after", "probability_after"]
+    own = ["status", "reason", "binding", "class_before", "probability_before", "class_after", "probability_after"]
     assert list(table.columns) == [*explanation.schema.names, *own]
     assert table["hours-per-week"].tolist() == explanation.counterfactuals["hours-per-week"].tolist()
     assert table["status"].tolist() == explanation.status["status"].tolist()
@@ -197,7 +207,7 @@ def test_an_explanation_with_such_features_works_everywhere(tmp_path: Path) -> N
     made = make(
         factuals=factuals,
         counterfactuals=counterfactuals,
-        status=pd.DataFrame({"status": ["found"], "reason": ["Yes."], "imputed": [""]}, index=index),
+        status=pd.DataFrame({"status": ["found"], "reason": ["Yes."], "imputed": [""], "binding": [""]}, index=index),
         outcome=make().outcome.iloc[:1].set_axis(index),
         changed=factuals.ne(counterfactuals),
         paths=paths.set_axis(path_columns(names), axis=1),

@@ -52,6 +52,8 @@ def test_any_other_outcome_reads_well() -> None:
             {"status": Status.OUT_OF_TIME},
             "The time ran out before a counterfactual was found: the closest came to 0.41",
         ),
+        ({"binding": "lock: sex"}, "from 39 to 40. What stands in the way: lock: sex."),
+        ({"status": Status.OUT_OF_TIME, "binding": "up: age"}, "to 40. What stands in the way: up: age."),
         ({"changes": ()}, "nothing that was tried came closer than the row itself."),
         ({"p_after": 0.4996}, "came to 0.4996, where 0.5000 was asked"),
         ({"p_after": 0.55, "after": "2"}, "came to 0.55, but the model says 2 there"),
@@ -60,6 +62,10 @@ def test_any_other_outcome_reads_well() -> None:
 )
 def test_rare_cases_read_well_too(changes: dict[str, object], expected: str) -> None:
     assert expected in dataclasses.replace(ROW, **changes).sentence
+
+
+def test_a_line_says_what_stands_in_the_way() -> None:
+    assert dataclasses.replace(ROW, binding="lock: sex").line.endswith("| age 39 → 40 | in the way: lock: sex")
 
 
 def test_a_line_with_many_changes_is_cut() -> None:

@@ -40,6 +40,7 @@ def check_tables(frames: Mapping[str, pd.DataFrame], features: Sequence[str]) ->
         if missing:
             raise InputError(f"{name} lacks the column {missing[0]!r}; expected: {', '.join(columns)}")
     _check_statuses(frames["status"]["status"])
+    _check_binding(frames["status"])
     _check_rows(frames["paths"]["row"], len(factuals))
 
 
@@ -69,6 +70,16 @@ def _check_statuses(status: pd.Series) -> None:
     if len(unknown):
         given, label = unknown.iloc[0], unknown.index[0]
         raise InputError(f"row {label!r} has the status {given!r}; expected one of: {', '.join(known)}")
+
+
+def _check_binding(status: pd.DataFrame) -> None:
+    """What stands in the way of a counterfactual is text, and there is none where there is a counterfactual."""
+    valid = status["status"].isin([kind for kind in Status if kind.valid])
+    for label, binding, done in zip(status.index, status["binding"], valid, strict=True):
+        if not isinstance(binding, str):
+            raise InputError(f"row {label!r} has the binding {binding!r}; expected text, empty if nothing is known")
+        if binding and done:
+            raise InputError(f"row {label!r} has the binding {binding!r}, but a counterfactual; expected an empty text")
 
 
 def _check_rows(rows: pd.Series, count: int) -> None:

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 
-STATUS = ("status", "reason", "imputed")
+STATUS = ("status", "reason", "imputed", "binding")
 OUTCOME = ("class_before", "probability_before", "class_after", "probability_after")
 PATH_FRONT = ("row", "step")
 PATH_BACK = ("probability", "uncertainty", "length", "map_x", "map_y")
 LANDSCAPE = ("map_x", "map_y", "predicted")
-FILE = ("status", "reason", *OUTCOME)
+TOLD = ("status", "reason", "binding")
+FILE = (*TOLD, *OUTCOME)
 
 PREFIX = "feature_"
 

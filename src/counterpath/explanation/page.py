@@ -124,9 +124,13 @@ def _notebook_row(row: Row) -> str:
         escape(row.label),
         f'{escape(row.before)} → {escape(row.after)}<br><span class="soft p">p {escape(chances)}</span>',
         chips or '<span class="soft">nothing</span>',
-        f'{status}<br><span class="soft">{reason}</span>',
+        f'{status}<br><span class="soft">{reason}{_obstacle(row)}</span>',
     )
     return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
+
+
+def _obstacle(row: Row) -> str:
+    return f"<br>In the way: {html.escape(row.binding)}" if row.binding else ""
 
 
 def _card(row: Row) -> report.Markup:

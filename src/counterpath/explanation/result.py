@@ -32,8 +32,9 @@ class Explanation:
     Attributes:
         factuals: The rows as asked: original columns, dtypes and index.
         counterfactuals: The rows as returned, in the same shape.
-        status: For each row `status` (a value of `Status`), `reason` (a sentence) and `imputed` (the columns that were
-            filled in, separated by commas).
+        status: For each row `status` (a value of `Status`), `reason` (a sentence), `imputed` (the columns that were
+            filled in, separated by commas) and `binding` (which constraints stand in the way of a counterfactual; empty
+            where there is one, or nothing is known).
         outcome: For each row `class_before`, `probability_before`, `class_after` and `probability_after`: what the real
             model predicts for the row as asked and as returned, and how probable it finds the *wanted* outcome. Nothing
             is predicted for a row with an unknown category.
@@ -227,7 +228,7 @@ class Explanation:
             raise InputError(f"the explanation is damaged: {type(error).__name__} {error}; write it again") from error
 
     def to_frame(self) -> pd.DataFrame:
-        """One table: the counterfactuals with their status, reason, classes and probabilities.
+        """One table: the counterfactuals with their status, reason, binding constraints, classes and probabilities.
 
         A feature that is called like one of these columns has `feature_` before its name.
         """

@@ -9,12 +9,13 @@ import pandas as pd
 import pyarrow as pa
 
 from counterpath.errors import InputError
-from counterpath.explanation.columns import FILE, OUTCOME, beside
+from counterpath.explanation.columns import FILE, OUTCOME, TOLD, beside
 from counterpath.explanation.frames import frame_from_json, frame_to_json
 from counterpath.files import atomic
 
 FORMAT = "counterpath-explanation"
-VERSION = 1
+VERSION = 2
+"""2: the status says what is binding, and an index may have several levels. A reader of 1 alone refuses it."""
 
 
 def dumps(frames: Mapping[str, pd.DataFrame], rest: Mapping[str, Any]) -> str:
@@ -43,14 +44,15 @@ def loads(source: str | Path) -> tuple[dict[str, pd.DataFrame], dict[str, Any]]:
         )
     if not isinstance(value.get("frames"), dict):
         raise InputError(f"{name} is a damaged explanation: it has no tables; write it again")
-    return {key: frame_from_json(table) for key, table in value["frames"].items()}, value
+    frames = {key: frame_from_json(table) for key, table in value["frames"].items()}
+    return _upgraded(frames, version), value
 
 
 def flat(
     counterfactuals: pd.DataFrame, status: pd.DataFrame, outcome: pd.DataFrame, features: tuple[str, ...]
 ) -> pd.DataFrame:
     """One table: the counterfactuals, then the columns `FILE`; see `columns.beside` for features of the same name."""
-    told = pd.concat([status[["status", "reason"]], outcome[list(OUTCOME)]], axis=1)
+    told = pd.concat([status[list(TOLD)], outcome[list(OUTCOME)]], axis=1)
     return pd.concat([counterfactuals.rename(columns=beside(features, FILE)), told], axis=1)
 
 
@@ -77,6 +79,15 @@ def write_parquet(table: pd.DataFrame, path: Path) -> Path:
         message = f"the explanation has no form in Parquet: {error}; try to_csv or to_json"
         raise InputError(message) from error
     return path
+
+
+def _upgraded(frames: dict[str, pd.DataFrame], version: int) -> dict[str, pd.DataFrame]:
+    """The tables of an older file with the columns that have come since."""
+    if version > 1 or "status" not in frames:
+        return frames
+    status = frames["status"]
+    kind = status["reason"].dtype if "reason" in status else object
+    return frames | {"status": status.assign(binding="").astype({"binding": kind})}
 
 
 def _read(source: str | Path) -> tuple[str, str]:

@@ -79,6 +79,7 @@ def _row(
         label=wording.value(label),
         status=Status(told["status"]),
         reason=told["reason"],
+        binding=told["binding"],
         before=wording.value(told["class_before"]),
         after=wording.value(told["class_after"]),
         p_before=_float(told["probability_before"]),

@@ -54,6 +54,7 @@ class Row:
         changes: What differs between them.
         wanted: The wanted class, or `OTHER`.
         confidence: The probability that was asked for.
+        binding: Which constraints stand in the way of a counterfactual; empty if none is known to.
     """
 
     label: str
@@ -66,6 +67,7 @@ class Row:
     changes: tuple[Change, ...]
     wanted: str
     confidence: float
+    binding: str = ""
 
     @property
     def line(self) -> str:
@@ -75,7 +77,8 @@ class Row:
         head = f"{self.label}: {self.status} p {probability(self.p_before)} → {probability(self.p_after)}"
         shown = [change.arrow for change in self.changes[:_CHANGES_IN_A_LINE]]
         more = len(self.changes) - len(shown)
-        return f"{head} | {'; '.join(shown) or 'no change'}{f'; and {more} more' if more else ''}"
+        changes = f"{'; '.join(shown) or 'no change'}{f'; and {more} more' if more else ''}"
+        return " | ".join([head, changes, *([f"in the way: {self.binding}"] if self.binding else [])])
 
     @property
     def sentence(self) -> str:
@@ -91,9 +94,11 @@ class Row:
                 told = f"probability of {outcome(self.wanted)}: {told}" if self.wanted == OTHER else told
                 return f"{self._now} It would say {self.after} ({told}) {condition}."
             case Status.NOT_FOUND:
-                return f"{self._now} No counterfactual was found: {self._closest}."
+                return f"{self._now} No counterfactual was found: {self._closest}.{self._obstacle}"
             case Status.OUT_OF_TIME:
-                return f"{self._now} The time ran out before a counterfactual was found: {self._closest}."
+                return (
+                    f"{self._now} The time ran out before a counterfactual was found: {self._closest}.{self._obstacle}"
+                )
 
     @property
     def _now(self) -> str:
@@ -109,6 +114,10 @@ class Row:
         else:
             score = f"{probability(self.p_after)}, but the model says {self.after} there"
         return f"the closest came to {score}, if {self._clauses}"
+
+    @property
+    def _obstacle(self) -> str:
+        return f" What stands in the way: {self.binding}." if self.binding else ""
 
     @property
     def _clauses(self) -> str:
