@@ -14,6 +14,7 @@ from counterpath.errors import InputError
 from counterpath.explanation import Explanation
 from counterpath.explanation.columns import beside, path_columns
 from counterpath.explanation.frames import frame_from_json, frame_to_json
+from counterpath.explanation.storage import index_labels
 from tests.explanation.conftest import make, make_empty
 
 FRAMES = ("factuals", "counterfactuals", "status", "outcome", "changed", "paths", "landscape")
@@ -25,8 +26,20 @@ def through_json(frame: pd.DataFrame) -> pd.DataFrame:
 
 @pytest.mark.parametrize(
     "made",
-    [make(), make(keep_paths=False), make_empty(), make(labels=[7, 7, -1, 2, 3]), make().select(["cem"])],
-    ids=["full", "no paths", "empty", "equal labels", "selection"],
+    [
+        make(),
+        make(keep_paths=False),
+        make_empty(),
+        make(labels=[7, 7, -1, 2, 3]),
+        make().select(["cem"]),
+    ],
+    ids=[
+        "full",
+        "no paths",
+        "empty",
+        "equal labels",
+        "selection",
+    ],
 )
 def test_json_gives_back_an_equal_explanation(made: Explanation) -> None:
     again = Explanation.from_json(made.to_json())
@@ -87,10 +100,15 @@ def frames(draw: Any) -> pd.DataFrame:
         else:
             columns[name] = pd.Series(draw(st.lists(COLUMNS[dtype], min_size=rows, max_size=rows)), dtype=dtype)
     frame = pd.DataFrame(columns, index=range(rows))
-    labels = draw(st.sampled_from([None, st.integers(-5, 5), st.text(max_size=3)]))
-    if labels is not None:
-        frame.index = pd.Index(draw(st.lists(labels, min_size=rows, max_size=rows)))
-    return frame.rename_axis(draw(st.sampled_from([None, "id"])))
+    kinds = [st.integers(-5, 5), st.text(max_size=3), st.floats()]
+    levels = [
+        draw(st.lists(draw(st.sampled_from(kinds)), min_size=rows, max_size=rows))
+        for _ in range(draw(st.integers(0, 3)))
+    ]
+    names = draw(st.lists(st.sampled_from([None, "id"]), min_size=max(len(levels), 1), max_size=max(len(levels), 1)))
+    if len(levels) > 1:
+        return frame.set_axis(pd.MultiIndex.from_arrays(levels, names=names))
+    return (frame.set_axis(pd.Index(levels[0])) if levels else frame).rename_axis(names[0])
 
 
 @settings(deadline=None)
@@ -107,7 +125,8 @@ def test_any_table_comes_back_exactly(frame: pd.DataFrame) -> None:
         (pd.DataFrame({"a": pd.to_datetime(["2020-01-01"])}), "dtype 'datetime64"),
         (pd.DataFrame({"a": [1 + 2j]}), "dtype 'complex128'"),
         (pd.DataFrame({"a": pd.Series([[1]], dtype=object)}), r"the value \[1\] has no form"),
-        (pd.DataFrame({"a": [1]}, index=pd.MultiIndex.from_tuples([(1, 2)])), "several levels"),
+        (pd.DataFrame({"a": [1]}).rename_axis([("b", 1)]), r"the name \('b', 1\) cannot be written"),
+        (pd.DataFrame({"a": [1]}, index=pd.MultiIndex.from_tuples([(1, 2 + 1j)])), r"the value \(2\+1j\) has no form"),
     ],
 )
 def test_what_json_cannot_hold_is_refused(frame: pd.DataFrame, message: str) -> None:
@@ -168,7 +187,31 @@ def test_a_csv_file_has_the_answers_beside_the_counterfactuals(explanation: Expl
     assert list(tmp_path.iterdir()) == [tmp_path / "a.csv"]
 
 
-@pytest.mark.parametrize("made", [make(), make(labels=[1, 1, 2, 3, 4])])
+@pytest.mark.parametrize(
+    ("names", "columns", "labels"),
+    [
+        ([None], ["age"], ["row"]),
+        (["age"], ["age"], ["row"]),
+        ([None], ["row"], ["row_2"]),
+        ([None, "plan"], ["age"], ["row", "plan"]),
+        (["plan", "plan"], ["age"], ["row", "plan"]),
+        ([None, "row", None, "plan"], ["age"], ["row_2", "row", "row_3", "plan"]),
+        ([3, "plan"], ["age"], ["3", "plan"]),
+    ],
+)
+def test_levels_of_an_index_have_names_of_their_own_in_a_file(names: list, columns: list, labels: list) -> None:
+    levels = [[0]] * len(names)
+    index = pd.Index([0], name=names[0]) if len(names) == 1 else pd.MultiIndex.from_arrays(levels, names=names)
+    assert index_labels(pd.DataFrame(0, index=index, columns=columns)) == labels
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        make(),
+        make(labels=[1, 1, 2, 3, 4]),
+    ],
+)
 def test_a_parquet_file_keeps_index_and_dtypes(made: Explanation, tmp_path: Path) -> None:
     table = pd.read_parquet(made.to_parquet(tmp_path / "a.parquet"))
     assert_frame_equal(table[list(made.schema.names)], made.counterfactuals, check_index_type=False)

@@ -41,10 +41,12 @@ def frame_from_json(value: Any) -> pd.DataFrame:
 
 
 def _index_to_json(index: pd.Index) -> dict[str, Any]:
-    if isinstance(index, pd.MultiIndex) or not isinstance(index.name, (*_SCALARS, type(None))):
+    if isinstance(index, pd.MultiIndex):
+        return {"levels": [_index_to_json(index.get_level_values(level)) for level in range(index.nlevels)]}
+    if not isinstance(index.name, (*_SCALARS, type(None))):
         raise InputError(
-            "an index with several levels, or with a name that is no text or number, cannot be written as JSON; "
-            "try frame.reset_index(drop=True) before you explain"
+            f"an index with the name {index.name!r} cannot be written as JSON; expected text or a number: "
+            "try frame.rename_axis(…) before you explain"
         )
     if isinstance(index, pd.RangeIndex):
         values: dict[str, Any] = {"dtype": "range", "values": [index.start, index.stop, index.step]}
@@ -54,6 +56,9 @@ def _index_to_json(index: pd.Index) -> dict[str, Any]:
 
 
 def _index_from_json(value: Mapping[str, Any]) -> pd.Index:
+    if "levels" in value:
+        levels = [_index_from_json(level) for level in value["levels"]]
+        return pd.MultiIndex.from_arrays(levels, names=[level.name for level in levels])
     if value["dtype"] == "range":
         start, stop, step = value["values"]
         return pd.RangeIndex(start, stop, step, name=value["name"])

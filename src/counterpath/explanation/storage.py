@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -65,9 +66,21 @@ def write_csv(table: pd.DataFrame, path: Path) -> Path:
 
 def stream_csv(table: pd.DataFrame, stream: TextIO) -> None:
     """Write a table with its index, which is called `row` if it has no name of its own."""
-    name = table.index.name
-    label = "row" if name is None or name in table.columns else str(name)
-    table.to_csv(stream, index_label=label, lineterminator="\n")
+    table.to_csv(stream, index_label=index_labels(table), lineterminator="\n")
+
+
+def index_labels(table: pd.DataFrame) -> list[str]:
+    """The levels of the index as columns of a file: by name, or `row`, `row_2` … if it has none, or one that is taken.
+
+    Of levels with equal names the last one keeps it.
+    """
+    names = list(table.index.names)
+    taken = {*map(str, table.columns), *map(str, names)}
+    spare = (label for label in chain(["row"], (f"row_{place}" for place in count(2))) if label not in taken)
+    free = (
+        name is not None and name not in table.columns and name not in names[p + 1 :] for p, name in enumerate(names)
+    )
+    return [str(name) if is_free else next(spare) for name, is_free in zip(names, free, strict=True)]
 
 
 def write_parquet(table: pd.DataFrame, path: Path) -> Path:
