@@ -26,13 +26,19 @@ def test_a_report_is_one_page_without_a_network_and_shows_names_as_text(tmp_path
 def test_every_part_of_a_page_escapes_what_it_is_given(tmp_path: Path) -> None:
     evil = '<b>&"'
     parts = [
-        report.section(evil, report.text(evil, "notice"), report.verbatim(evil), report.numbers({evil: evil})),
+        report.section(
+            evil,
+            report.text(evil, "notice"),
+            report.entry(evil, evil),
+            report.verbatim(evil),
+            report.numbers({evil: evil}),
+        ),
         report.cards([report.card(evil, report.table(pd.DataFrame({evil: [evil]})))]),
         report.gallery([report.drawing("<?xml?><svg></svg>", caption=evil)]),
     ]
     page = report.write_page(tmp_path / "a.html", evil, parts, lead=evil).read_text(encoding="utf-8")
     assert evil not in page
-    assert page.count("&lt;b&gt;&amp;&quot;") == 12
+    assert page.count("&lt;b&gt;&amp;&quot;") == 14
     assert "<figure><svg></svg><figcaption>" in page
     assert page.count("<article") == page.count("</article>") == 1
 

@@ -76,6 +76,11 @@ def text(words: str, look: str = "") -> Markup:
     return Markup(f'<p class="{html.escape(look)}">{html.escape(words)}</p>')
 
 
+def entry(name: str, words: str) -> Markup:
+    """A paragraph that begins with a name, as one of a list does."""
+    return Markup(f"<p><b>{html.escape(name)}:</b> {html.escape(words)}</p>")
+
+
 def verbatim(words: str) -> Markup:
     """Text with its line breaks."""
     return Markup(f"<pre>{html.escape(words)}</pre>")

@@ -1,5 +1,6 @@
-"""An explanation made by hand: every status, every dtype, with and without paths."""
+"""An explanation made by hand: every status, every dtype, with and without paths, with one plan each and several."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,7 @@ import pandas as pd
 import pytest
 
 from counterpath.data import Feature, Schema
-from counterpath.explanation import Explanation, Status, path_columns
+from counterpath.explanation import Explanation, Status, path_columns, plan_index
 
 SCHEMA = Schema(
     (
@@ -29,15 +30,23 @@ FACTUALS = {
 }
 STATUSES = [Status.FOUND, Status.ALREADY, Status.FOUND, Status.NOT_FOUND, Status.UNKNOWN_CATEGORY]
 LABELS = ["ann", "bob", "cem", "dee", "eva"]
+FOUND = (3, 0, 2, 0, 0)
+"""How many plans there are for each of them, if three are asked for."""
 
 
-def make_paths(factuals: pd.DataFrame, counterfactuals: pd.DataFrame, outcome: pd.DataFrame, steps: int = 6) -> Any:
+def make_paths(
+    factuals: pd.DataFrame,
+    counterfactuals: pd.DataFrame,
+    outcome: pd.DataFrame,
+    statuses: Sequence[Status],
+    steps: int = 6,
+) -> Any:
     """Paths on straight lines, in which categories jump half-way."""
     rows = []
     for row in range(len(factuals)):
-        if STATUSES[row % 5] is Status.UNKNOWN_CATEGORY:
+        if statuses[row] is Status.UNKNOWN_CATEGORY:
             continue
-        length = 1 if STATUSES[row % 5] is Status.ALREADY else steps
+        length = 1 if statuses[row] in (Status.ALREADY, Status.NO_OTHER_PLAN) else steps
         for step in range(length):
             share = step / max(length - 1, 1)
             old, new = factuals.iloc[row], counterfactuals.iloc[row]
@@ -86,7 +95,7 @@ def make(target: Any = 1, keep_paths: bool = True, labels: Any = LABELS, **other
         },
         index=index,
     )
-    paths = make_paths(factuals, counterfactuals, outcome)
+    paths = make_paths(factuals, counterfactuals, outcome, STATUSES)
     measures = pd.DataFrame(
         {
             "valid": [1.0, 1.0, 1.0, 0.0, np.nan],
@@ -116,6 +125,43 @@ def make(target: Any = 1, keep_paths: bool = True, labels: Any = LABELS, **other
     return Explanation(**(fields | other))
 
 
+def make_plans(plans: int = 3, labels: Any = LABELS, keep_paths: bool = True, **other: Any) -> Explanation:
+    """The same five people with several plans: all for ann, one fewer for cem, and none for the others."""
+    one = make()
+    own = labels if isinstance(labels, pd.Index) else pd.Index(labels, name="person")
+    index, person = plan_index(own, plans), np.repeat(np.arange(5), plans)
+    factuals, new, status, outcome, changed, measures = (
+        frame.iloc[person].set_axis(index)
+        for frame in (one.factuals, one.counterfactuals, one.status, one.outcome, one.changed, one.measures())
+    )
+    number = np.tile(np.arange(1, plans + 1), 5)
+    further = (person == 0) | (person == 2)
+    new["hours-per-week"] = new["hours-per-week"].where(~further, new["hours-per-week"] + 2 * (number - 1))
+    missing = np.where(further, number > np.where(person == 0, plans, plans - 1), number > 1)
+    new = new.assign(**{name: new[name].where(~missing, factuals[name]) for name in new})
+    kinds = status["status"].where(~missing, str(Status.NO_OTHER_PLAN))
+    status = status.assign(
+        status=kinds,
+        reason=status["reason"].where(~missing, Status.NO_OTHER_PLAN.text),
+        binding=np.where(kinds == Status.NOT_FOUND, "lock: age; up: hours-per-week", ""),
+    )
+    for what in ("class", "probability"):
+        outcome[f"{what}_after"] = outcome[f"{what}_after"].where(~missing, outcome[f"{what}_before"])
+    paths = make_paths(factuals, new, outcome, [Status(kind) for kind in kinds])
+    measures[missing] = 0.0
+    fields: dict[str, Any] = {
+        "factuals": factuals,
+        "counterfactuals": new,
+        "status": status,
+        "outcome": outcome,
+        "changed": changed & ~missing[:, None],
+        "paths": paths if keep_paths else paths.iloc[:0],
+        "request": one.request | {"plans": plans},
+        "compute_measures": lambda: measures,
+    }
+    return make(**(fields | other))
+
+
 def make_empty() -> Explanation:
     """No rows, but every column and dtype."""
     full = make()
@@ -127,6 +173,11 @@ def make_empty() -> Explanation:
 @pytest.fixture
 def explanation() -> Explanation:
     return make()
+
+
+@pytest.fixture
+def plans() -> Explanation:
+    return make_plans()
 
 
 @pytest.fixture

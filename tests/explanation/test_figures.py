@@ -91,6 +91,22 @@ def test_many_features_are_cut_and_counted() -> None:
     assert "5 more features" in fig.get_supxlabel()
 
 
+def test_figures_of_plans_say_that_they_are_plans(plans: Explanation) -> None:
+    often, _ = plans.plot_changes().axes
+    assert often.get_title() == "How often it changes (5 plans)"
+    assert plans.plot_path("ann", plan=2).get_suptitle().startswith("Row ann, plan 2 of 3: the model says 0")
+    assert svg(plans.plot_path(("ann", 2))) == svg(plans.plot_path("ann", plan=2))
+    assert plans.plan(2).plot_path("ann").get_suptitle().startswith("Row ann: the model says 0")
+    assert "No plan was found" in plans.select("bob").plot_changes().texts[0].get_text()
+
+
+def test_a_map_has_the_paths_of_all_plans_that_there_are(plans: Explanation) -> None:
+    assert "(7 paths)" in plans.plot_map().get_suptitle()
+    assert "(3 paths)" in plans.plot_map("ann").get_suptitle()
+    assert "(2 paths)" in plans.plot_map([("ann", 2), "bob"]).get_suptitle()
+    assert "(2 paths)" in plans.plot_map(["cem"]).get_suptitle()
+
+
 def test_nothing_to_draw_is_said(empty: Explanation) -> None:
     assert "nothing to draw" in empty.plot_changes().texts[0].get_text()
     assert empty.plot_map().get_suptitle().startswith("Latent map (0 paths")

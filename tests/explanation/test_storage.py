@@ -1,3 +1,4 @@
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from counterpath.explanation import Explanation
 from counterpath.explanation.columns import beside, path_columns
 from counterpath.explanation.frames import frame_from_json, frame_to_json
 from counterpath.explanation.storage import index_labels
-from tests.explanation.conftest import make, make_empty
+from tests.explanation.conftest import LABELS, make, make_empty, make_plans
 
 FRAMES = ("factuals", "counterfactuals", "status", "outcome", "changed", "paths", "landscape")
 
@@ -32,6 +33,13 @@ def through_json(frame: pd.DataFrame) -> pd.DataFrame:
         make_empty(),
         make(labels=[7, 7, -1, 2, 3]),
         make().select(["cem"]),
+        make_plans(),
+        make_plans(labels=[7, 7, -1, 2, 3], keep_paths=False),
+        make_plans(labels=pd.Index(LABELS, name="plan")),
+        make_plans(labels=pd.MultiIndex.from_product([["x"], range(5)], names=["branch", None])),
+        make_plans().select([("cem", 2), "ann"]),
+        make_plans().select([]),
+        make_plans().plan(3),
     ],
     ids=[
         "full",
@@ -39,6 +47,13 @@ def through_json(frame: pd.DataFrame) -> pd.DataFrame:
         "empty",
         "equal labels",
         "selection",
+        "plans",
+        "plans of equal labels",
+        "plans of people in a level called plan",
+        "plans of labels of two parts",
+        "selection of plans",
+        "no plans",
+        "one of three plans",
     ],
 )
 def test_json_gives_back_an_equal_explanation(made: Explanation) -> None:
@@ -187,6 +202,16 @@ def test_a_csv_file_has_the_answers_beside_the_counterfactuals(explanation: Expl
     assert list(tmp_path.iterdir()) == [tmp_path / "a.csv"]
 
 
+def test_a_csv_file_with_plans_has_their_numbers_beside_the_labels(plans: Explanation, tmp_path: Path) -> None:
+    table = pd.read_csv(plans.to_csv(tmp_path / "a.csv"), index_col=["person", "plan"], keep_default_na=False)
+    assert table.index.equals(plans.factuals.index)
+    assert table["binding"].tolist() == plans.status["binding"].tolist()
+    assert table["hours-per-week"].tolist() == plans.counterfactuals["hours-per-week"].tolist()
+    unnamed = make_plans(labels=pd.RangeIndex(5)).to_csv(tmp_path / "b.csv").read_text(encoding="utf-8")
+    assert unnamed.startswith("row,plan,age,")
+    assert unnamed.splitlines()[1].startswith("0,1,39,")
+
+
 @pytest.mark.parametrize(
     ("names", "columns", "labels"),
     [
@@ -205,11 +230,26 @@ def test_levels_of_an_index_have_names_of_their_own_in_a_file(names: list, colum
     assert index_labels(pd.DataFrame(0, index=index, columns=columns)) == labels
 
 
+def test_a_feature_called_plan_is_told_from_the_plan(tmp_path: Path) -> None:
+    names = ("factuals", "counterfactuals", "changed")
+    for made, called in ((make(), "plan"), (make_plans(), "feature_plan")):
+        tables = {name: getattr(made, name).rename(columns={"age": "plan"}) for name in names}
+        schema = Schema((Feature("plan", "integer"), *make().schema.features[1:]))
+        paths = made.paths.rename(columns={"age": "plan"})
+        odd = dataclasses.replace(made, **tables, schema=schema, paths=paths)
+        assert odd.to_frame().columns[0] == called
+        assert list(pd.read_csv(odd.to_csv(tmp_path / "a.csv")).columns).count("plan") == 1
+        assert odd.path("ann")["plan"].tolist() == [39] * 6
+
+
 @pytest.mark.parametrize(
     "made",
     [
         make(),
         make(labels=[1, 1, 2, 3, 4]),
+        make_plans(),
+        make_plans(labels=[1, 1, 2, 3, 4]),
+        make_plans(labels=pd.Index(LABELS, name="plan")),
     ],
 )
 def test_a_parquet_file_keeps_index_and_dtypes(made: Explanation, tmp_path: Path) -> None:

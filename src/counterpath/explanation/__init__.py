@@ -4,7 +4,8 @@ It holds data only, no models and no tensors, so an explanation that went throug
 """
 
 from counterpath.explanation.columns import path_columns
+from counterpath.explanation.plans import plan_index
 from counterpath.explanation.result import Explanation
 from counterpath.explanation.status import Status
 
-__all__ = ["Explanation", "Status", "path_columns"]
+__all__ = ["Explanation", "Status", "path_columns", "plan_index"]

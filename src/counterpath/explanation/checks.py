@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from counterpath.errors import InputError
-from counterpath.explanation.columns import LANDSCAPE, OUTCOME, STATUS, path_columns
+from counterpath.explanation.columns import BY_ROW, LANDSCAPE, OUTCOME, STATUS, path_columns
 from counterpath.explanation.status import Status
 
 NEEDED = ("method", "target_class", "confidence")
@@ -22,7 +22,7 @@ def check_tables(frames: Mapping[str, pd.DataFrame], features: Sequence[str]) ->
         features: The names of the schema's features.
     """
     factuals = frames["factuals"]
-    for name in ("counterfactuals", "status", "outcome", "changed"):
+    for name in BY_ROW:
         if not frames[name].index.equals(factuals.index):
             raise InputError(f"{name} and factuals have different indexes; expected the same labels in the same order")
     if list(frames["counterfactuals"].columns) != list(factuals.columns):
@@ -68,14 +68,14 @@ def _check_statuses(status: pd.Series) -> None:
     known = [str(kind) for kind in Status]
     unknown = status[~status.isin(known)]
     if len(unknown):
-        given, label = unknown.iloc[0], unknown.index[0]
+        given, label = unknown.iloc[0], unknown.index.tolist()[0]
         raise InputError(f"row {label!r} has the status {given!r}; expected one of: {', '.join(known)}")
 
 
 def _check_binding(status: pd.DataFrame) -> None:
     """What stands in the way of a counterfactual is text, and there is none where there is a counterfactual."""
     valid = status["status"].isin([kind for kind in Status if kind.valid])
-    for label, binding, done in zip(status.index, status["binding"], valid, strict=True):
+    for label, binding, done in zip(status.index.tolist(), status["binding"], valid, strict=True):
         if not isinstance(binding, str):
             raise InputError(f"row {label!r} has the binding {binding!r}; expected text, empty if nothing is known")
         if binding and done:

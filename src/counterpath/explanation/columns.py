@@ -9,6 +9,8 @@ PATH_BACK = ("probability", "uncertainty", "length", "map_x", "map_y")
 LANDSCAPE = ("map_x", "map_y", "predicted")
 TOLD = ("status", "reason", "binding")
 FILE = (*TOLD, *OUTCOME)
+BY_ROW = ("factuals", "counterfactuals", "status", "outcome", "changed")
+FRAMES = (*BY_ROW, "paths", "landscape")
 
 PREFIX = "feature_"
 

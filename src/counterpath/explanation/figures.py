@@ -26,7 +26,12 @@ _LABEL_WIDTH = 26
 
 
 def draw_changes(
-    old: pd.DataFrame, new: pd.DataFrame, changed: pd.DataFrame, ranges: Ranges, path: Path | None = None
+    old: pd.DataFrame,
+    new: pd.DataFrame,
+    changed: pd.DataFrame,
+    ranges: Ranges,
+    path: Path | None = None,
+    unit: str = "row",
 ) -> Figure:
     """Draw how often each feature changes, and beside it by how much.
 
@@ -36,13 +41,14 @@ def draw_changes(
         changed: Which features differ.
         ranges: The features that are numbers; what they change by is drawn as a share of their range.
         path: Where to save the figure, if anywhere.
+        unit: What a row is.
     """
     shares = changed.mean().sort_values(ascending=False, kind="stable") if len(changed) else pd.Series(dtype=float)
     names = [str(name) for name in shares[shares > 0].index]
     shown = names[:MOST_FEATURES]
     with figure(path, 8.6, 1.3 + 0.36 * max(len(shown), 2)) as fig:
         if not shown:
-            return _say(fig, "No row was found, so there is nothing to draw.")
+            return _say(fig, f"No {unit} was found, so there is nothing to draw.")
         often, amount = fig.subplots(1, 2, sharey=True, width_ratios=(1, 1.25))
         for place, name in enumerate(shown):
             moved = changed[name].to_numpy(bool)
@@ -51,7 +57,7 @@ def draw_changes(
                 _amounts(amount, place, (new[name] - old[name]).to_numpy(float)[moved], ranges[name])
             else:
                 _commonest(amount, place, old[name][moved], new[name][moved])
-        _finish_changes(often, amount, shown, len(changed), len(names) - len(shown))
+        _finish_changes(often, amount, shown, len(changed), len(names) - len(shown), unit)
     return fig
 
 
@@ -90,10 +96,12 @@ def _commonest(axes: Axes, place: int, old: pd.Series, new: pd.Series) -> None:
     axes.annotate(text, (0.5, place), xycoords=("axes fraction", "data"), bbox=background, **look)
 
 
-def _finish_changes(often: Axes, amount: Axes, names: list[str], rows: int, hidden: int) -> None:
+def _finish_changes(often: Axes, amount: Axes, names: list[str], rows: int, hidden: int, unit: str) -> None:
     often.set_yticks(range(len(names)), [_short(name) for name in names])
     often.set_ylim(len(names) - 0.5, -0.5)
-    often.set(xlim=(0, 1.12), xticks=(0, 0.5, 1), title=f"How often it changes ({rows} row{'s' if rows != 1 else ''})")
+    often.set(
+        xlim=(0, 1.12), xticks=(0, 0.5, 1), title=f"How often it changes ({rows} {unit}{'s' if rows != 1 else ''})"
+    )
     often.xaxis.set_major_formatter(PercentFormatter(1.0))
     often.tick_params(axis="y", length=0)
     widest = max(0.05, *(abs(limit) for limit in amount.dataLim.intervalx if np.isfinite(limit)), 0.05)
@@ -107,7 +115,7 @@ def _finish_changes(often: Axes, amount: Axes, names: list[str], rows: int, hidd
         often.bar(0, 0, color=color, label=text)
     fig = often.figure
     note = f"; {hidden} more features change less often" if hidden else ""
-    fig.supxlabel(f"points: rows · band: middle half · line: median{note}", fontsize=8, color=SOFT)
+    fig.supxlabel(f"points: {unit}s · band: middle half · line: median{note}", fontsize=8, color=SOFT)
     fig.legend(*often.get_legend_handles_labels(), loc="outside upper center", ncols=3)
 
 

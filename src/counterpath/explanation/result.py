@@ -1,33 +1,36 @@
 """The answer to a request for counterfactuals."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
 from counterpath.data.schema import Schema
 from counterpath.errors import InputError
-from counterpath.explanation import figures, groups, labels, page, storage, wording
-from counterpath.explanation.checks import check_tables, plain_request
-from counterpath.explanation.columns import PATH_BACK, PATH_FRONT, beside
+from counterpath.explanation import figures, groups, labels, page, storage, telling, wording
+from counterpath.explanation.columns import BY_ROW, FRAMES, PATH_BACK, PATH_FRONT, beside
+from counterpath.explanation.person import Person, gather
 from counterpath.explanation.status import Status
-from counterpath.explanation.telling import amounts, changed_places, headline, ranges, tell
+from counterpath.explanation.tables import Tables
 from counterpath.files import write_text
 
 _ROWS_IN_A_TERMINAL = 10
 _ROWS_IN_A_NOTEBOOK = 20
 _PATHS_ON_A_PAGE = 3
-_BY_ROW = ("factuals", "counterfactuals", "status", "outcome", "changed")
-_FRAMES = (*_BY_ROW, "paths", "landscape")
 
 
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)
-class Explanation:
+class Explanation(Tables):
     """Counterfactuals for some rows, how they were reached, and what they cost.
+
+    If several plans were asked for, each table has one row for each person and plan: a person's rows are together, the
+    cheapest plan first, and the index has the number of the plan as its last level, `plan`. A person for whom there are
+    fewer plans has the status `NO_OTHER_PLAN` in the rows that are left over.
 
     Attributes:
         factuals: The rows as asked: original columns, dtypes and index.
@@ -39,50 +42,26 @@ class Explanation:
             model predicts for the row as asked and as returned, and how probable it finds the *wanted* outcome. Nothing
             is predicted for a row with an unknown category.
         changed: For each row and feature, whether it changed.
-        paths: Every step of every path: `row` (position in the input), `step`, the features, `probability` (of the
-            wanted outcome), `uncertainty`, `length` so far, `map_x` and `map_y`; its columns are `path_columns`. Empty
-            if paths were not kept.
+        paths: Every step of every path: `row` (position in the tables above), `step`, the features, `probability` (of
+            the wanted outcome), `uncertainty`, `length` so far, `map_x` and `map_y`; its columns are `path_columns`.
+            Empty if paths were not kept.
         schema: What the features are.
-        request: What was asked for: `method`, `target_class` (`"other"` for any but the present one), `confidence` and
-            whatever else, all of it fit for JSON.
+        request: What was asked for: `method`, `target_class` (`"other"` for any but the present one), `confidence`,
+            `plans` if there are several, and whatever else, all of it fit for JSON.
         landscape: The background of the map: `map_x`, `map_y`, `predicted` (a class) and, if known, `volume`.
         note: What the map shows of the latent space.
-        compute_measures: The measures, one row an input row, or a function that computes them when they are needed.
+        compute_measures: The measures, one row a row above, or a function that computes them when they are needed.
         diagnostics: What to know about the models behind it.
     """
 
-    factuals: pd.DataFrame
-    counterfactuals: pd.DataFrame
-    status: pd.DataFrame
-    outcome: pd.DataFrame
-    changed: pd.DataFrame
-    paths: pd.DataFrame
-    schema: Schema
-    request: dict[str, Any]
-    landscape: pd.DataFrame
-    note: str
-    compute_measures: Callable[[], pd.DataFrame] | pd.DataFrame
-    diagnostics: str = ""
-
-    def __post_init__(self) -> None:
-        check_tables({name: getattr(self, name) for name in _FRAMES}, self.schema.names)
-        object.__setattr__(self, "request", plain_request(self.request))
-
-    def __len__(self) -> int:
-        return len(self.factuals)
-
     def __repr__(self) -> str:
-        shown = [row.line for row in self._tell(0, _ROWS_IN_A_TERMINAL)]
-        more = len(self) - len(shown)
-        return "\n".join([self._headline, *shown, *([f"… and {more} more"] if more else [])])
+        shown = self._people(_ROWS_IN_A_TERMINAL // self.plans)
+        lines = [line for person in shown for line in person.lines]
+        more = self._count - len(shown)
+        return "\n".join([self._headline, *lines, *([f"… and {more} more"] if more else [])])
 
     def _repr_html_(self) -> str:
-        return page.notebook(self._headline, self._tell(0, _ROWS_IN_A_NOTEBOOK), len(self))
-
-    @property
-    def valid(self) -> pd.Series:
-        """For each row, whether the model decides as asked on the row as returned."""
-        return self.status["status"].isin([kind for kind in Status if kind.valid]).rename("valid")
+        return page.notebook(self._headline, self._people(_ROWS_IN_A_NOTEBOOK // self.plans), self._count)
 
     @cached_property
     def changes(self) -> pd.DataFrame:
@@ -90,47 +69,13 @@ class Explanation:
 
         Columns: `feature`; `from` and `to` in original units; `change`, their difference, or "" where there is none.
         """
-        places = changed_places(self.changed, self.schema.names)
-        old, new = (
-            {name: frame[name].tolist() for name in self.schema.names}
-            for frame in (self.factuals, self.counterfactuals)
-        )
-        columns = {
-            "feature": [name for _, name in places],
-            "from": [old[name][row] for row, name in places],
-            "to": [new[name][row] for row, name in places],
-            "change": [new[name][row] - old[name][row] if name in self._amounts else "" for row, name in places],
-        }
-        index = self.factuals.index[[row for row, _ in places]]
-        return pd.DataFrame(columns, index=index, dtype=object).astype({"feature": str})
+        return telling.list_changes(self._frames, self.schema.names, self._amounts)
 
     @cached_property
     def sentences(self) -> pd.Series:
         """For each row, what would have to change, in plain language."""
-        texts = [row.sentence for row in self._tell(0, len(self))]
+        texts = [row.sentence for row in self._tell(range(len(self)))]
         return pd.Series(texts, index=self.factuals.index, name="sentence", dtype=str)
-
-    def path(self, i: Any) -> pd.DataFrame:
-        """The path of one row: the first step is the row as asked, the last one exactly the row as returned.
-
-        Args:
-            i: The row's index label if the index has no label twice; else its position, from 0.
-
-        Returns:
-            One row a step: `step`, the features, `probability` of the wanted outcome, `uncertainty`, `length` so far,
-            `map_x`, `map_y`. A feature that has one of these names has `feature_` before its own.
-        """
-        position = self._positions([i])[0]
-        steps = self.paths[self.paths["row"] == position].drop(columns="row").reset_index(drop=True)
-        if len(steps):
-            return steps
-        if self.status["status"].iloc[position] == Status.UNKNOWN_CATEGORY:
-            raise InputError(f"row {i!r} has no path: {self.status['reason'].iloc[position]}")
-        raise InputError(f"the path of row {i!r} was not kept; call explain(…, keep_paths=True) to keep paths")
-
-    def measures(self) -> pd.DataFrame:
-        """The measures of each row by its index label; computed once, when they are first asked for."""
-        return self._measures.copy()
 
     def summary(self, by: groups.By | None = None) -> pd.DataFrame:
         """Who gets a counterfactual, at what cost, and through which features.
@@ -150,16 +95,6 @@ class Explanation:
             return groups.summarise_groups(self.factuals, by, status, costs, changed)
         return pd.DataFrame([groups.summarise(status, costs, changed)], index=["all"], columns=list(groups.COLUMNS))
 
-    def select(self, rows: Any) -> "Explanation":
-        """The explanation of a few rows, by index label if no label is there twice, else by position."""
-        positions = self._positions([rows] if pd.api.types.is_scalar(rows) else rows)
-        return replace(
-            self,
-            **{name: getattr(self, name).iloc[positions] for name in _BY_ROW},
-            paths=labels.take_paths(self.paths, positions),
-            compute_measures=lambda: self._measures.iloc[positions],
-        )
-
     def plot_changes(self, path: str | Path | None = None) -> Figure:
         """Draw how often each feature changes in the rows that were found, by how much, and in which direction.
 
@@ -169,22 +104,18 @@ class Explanation:
         found = (self.status["status"] == Status.FOUND).to_numpy()
         names = list(self.schema.names)
         old, new, changed = (frame[found][names] for frame in (self.factuals, self.counterfactuals, self.changed))
-        return figures.draw_changes(old, new, changed, self._ranges, path=_maybe_path(path))
+        unit = "row" if self.plans == 1 else "plan"
+        return figures.draw_changes(old, new, changed, self._ranges, path=_maybe_path(path), unit=unit)
 
-    def plot_path(self, i: Any, path: str | Path | None = None) -> Figure:
+    def plot_path(self, i: Any, path: str | Path | None = None, *, plan: int | None = None) -> Figure:
         """Draw the path of one row: probability and uncertainty, and below them every feature that moves.
 
         Args:
             i: The row, as in `path`.
             path: Where to save it as well, as PNG and SVG.
+            plan: Which plan of the person, as in `path`.
         """
-        steps, position = self.path(i), self._positions([i])[0]
-        row = self._tell(position, position + 1)[0]
-        columns = beside(self.schema.names, PATH_FRONT + PATH_BACK)
-        moves = steps[list(columns.values())].set_axis(list(columns), axis=1)
-        title = f"Row {row.label}: the model says {row.before}, and {row.after} at the end"
-        asked = (wording.outcome(self._wanted), float(self.request["confidence"]))
-        return figures.draw_path(steps[["step", *PATH_BACK]], moves, self._ranges, title, asked, _maybe_path(path))
+        return self._draw_path(self.path(i, plan), self._position(i, plan), _maybe_path(path))
 
     def plot_map(self, rows: Iterable[Any] | None = None, path: str | Path | None = None) -> Figure:
         """Draw the latent map with the classes that the model predicts, and paths on it.
@@ -194,12 +125,13 @@ class Explanation:
             path: Where to save it as well, as PNG and SVG.
         """
         positions = range(len(self)) if rows is None else self._positions(rows)
-        drawn = self.paths[self.paths["row"].isin(positions)]
+        there = np.flatnonzero(self.status["status"] != Status.NO_OTHER_PLAN)  # a plan that is not leads nowhere
+        drawn = self.paths[self.paths["row"].isin(positions) & self.paths["row"].isin(there)]
         return figures.draw_map(self.landscape, drawn[["row", "map_x", "map_y"]], self.note, _maybe_path(path))
 
     def to_json(self, path: str | Path | None = None) -> str:
         """The explanation as JSON text, from which `from_json` makes an equal one; also written to `path`, if given."""
-        frames = {name: getattr(self, name) for name in _FRAMES} | {"measures": self._measures}
+        frames = {name: getattr(self, name) for name in FRAMES} | {"measures": self._measures}
         rest = {
             "schema": self.schema.to_json(),
             "request": self.request,
@@ -217,7 +149,7 @@ class Explanation:
         frames, rest = storage.loads(source)
         try:
             return cls(
-                **{name: frames[name] for name in _FRAMES},
+                **{name: frames[name] for name in FRAMES},
                 schema=Schema.from_json(rest["schema"]),
                 request=rest["request"],
                 note=rest["note"],
@@ -230,9 +162,10 @@ class Explanation:
     def to_frame(self) -> pd.DataFrame:
         """One table: the counterfactuals with their status, reason, binding constraints, classes and probabilities.
 
-        A feature that is called like one of these columns has `feature_` before its name.
+        A feature that is called like one of these columns has `feature_` before its name, and where there are several
+        plans, one that is called `plan` too.
         """
-        return storage.flat(self.counterfactuals, self.status, self.outcome, self.schema.names)
+        return storage.flat(self.counterfactuals, self.status, self.outcome, self.schema.names, self.plans)
 
     def to_csv(self, path: str | Path) -> Path:
         """Write the table of `to_frame` as CSV; the rows' labels are called `row` if they have no name."""
@@ -248,36 +181,30 @@ class Explanation:
         tables: Mapping[str, pd.DataFrame] | None = None,
         title: str = "Counterfactual explanations",
     ) -> Path:
-        """Write one self-contained page: key numbers, figures, and a card for each row.
+        """Write one self-contained page: key numbers, figures, and a card for each row, or each person with all plans.
 
         Args:
             path: The file.
             tables: Further tables to show, by their headings.
             title: The heading of the page.
         """
-        walkers = labels.walkers(self.factuals.index, self.paths)
-        drawings = {"What changes, in the rows that were found": self.plot_changes()}
+        drawings = {
+            f"What changes, in the {'rows' if self.plans == 1 else 'plans'} that were found": self.plot_changes()
+        }
         if len(self.landscape):
             drawings["Where the paths lead"] = self.plot_map()
+        walkers = labels.walkers(self.paths)[:_PATHS_ON_A_PAGE]
         return page.Page(
             title=title,
             headline=self._headline,
             summary=self.summary(),
             tables=tables or {},
             drawings=drawings,
-            walks=[self.plot_path(row) for row in walkers[:_PATHS_ON_A_PAGE]],
-            rows=self._tell(0, page.MOST_CARDS),
-            total=len(self),
+            walks=[self._draw_path(self._steps(position), position) for position in walkers],
+            people=self._people(page.MOST_CARDS),
+            total=self._count,
             diagnostics=self.diagnostics,
         ).write(Path(path))
-
-    @cached_property
-    def _measures(self) -> pd.DataFrame:
-        given = self.compute_measures
-        frame = given if isinstance(given, pd.DataFrame) else given()
-        if len(frame) != len(self):
-            raise InputError(f"compute_measures gave {len(frame)} rows for {len(self)} rows; expected one each")
-        return frame.set_axis(self.factuals.index, axis=0)
 
     @property
     def _costs(self) -> pd.DataFrame:
@@ -289,26 +216,39 @@ class Explanation:
 
     @cached_property
     def _amounts(self) -> frozenset[str]:
-        return amounts(self.schema, self.factuals)
+        return telling.amounts(self.schema, self.factuals)
 
     @cached_property
     def _ranges(self) -> dict[str, tuple[float, float]]:
-        return ranges(self.factuals, self.counterfactuals, self._amounts)
-
-    @property
-    def _wanted(self) -> str:
-        return wording.value(self.request["target_class"])
+        return telling.ranges(self.factuals, self.counterfactuals, self._amounts)
 
     @property
     def _headline(self) -> str:
-        return headline(self.status["status"].tolist(), self.request)
+        return telling.headline(self.status["status"].tolist(), self.request, self._person.tolist())
 
-    def _tell(self, start: int, stop: int) -> list[wording.Row]:
-        frames = {name: getattr(self, name).iloc[start:stop] for name in _BY_ROW}
-        return tell(frames, self.schema.names, self._amounts, self._wanted, float(self.request["confidence"]))
+    @property
+    def _frames(self) -> dict[str, pd.DataFrame]:
+        return {name: getattr(self, name) for name in BY_ROW}
 
-    def _positions(self, rows: Iterable[Any]) -> list[int]:
-        return labels.positions(self.factuals.index, rows)
+    def _tell(self, positions: Iterable[int]) -> list[wording.Row]:
+        places = list(positions)
+        frames = {name: frame.iloc[places] for name, frame in self._frames.items()}
+        return telling.tell(frames, self.schema.names, self._amounts, self.request)
+
+    def _people(self, most: int) -> list[Person]:
+        """The first people, at least one, whole: with all their plans."""
+        order = np.argsort(self._person, kind="stable")
+        places = order[self._person[order] < max(most, 1)].tolist()
+        return gather(self._tell(places), self._person[places].tolist())
+
+    def _draw_path(self, steps: pd.DataFrame, position: int, path: Path | None = None) -> Figure:
+        (row,) = self._tell([position])
+        columns = beside(self.schema.names, PATH_FRONT + PATH_BACK)
+        moves = steps[list(columns.values())].set_axis(list(columns), axis=1)
+        plan = f", {row.number.lower()}" if self.plans > 1 else ""
+        title = f"Row {row.label}{plan}: the model says {row.before}, and {row.after} at the end"
+        asked = (wording.outcome(row.wanted), row.confidence)
+        return figures.draw_path(steps[["step", *PATH_BACK]], moves, self._ranges, title, asked, path)
 
 
 def _maybe_path(path: str | Path | None) -> Path | None:

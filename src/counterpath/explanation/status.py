@@ -11,6 +11,7 @@ class Status(StrEnum):
     NOT_FOUND = "not_found"
     OUT_OF_TIME = "out_of_time"
     UNKNOWN_CATEGORY = "unknown_category"
+    NO_OTHER_PLAN = "no_other_plan"
 
     @property
     def text(self) -> str:
@@ -24,7 +25,7 @@ class Status(StrEnum):
 
     @property
     def searched(self) -> bool:
-        """Whether a counterfactual was looked for at all."""
+        """Whether it counts as looked for: not a row that needs nothing, nor a further plan that is not there."""
         return self in (Status.FOUND, Status.NOT_FOUND, Status.OUT_OF_TIME)
 
 
@@ -38,4 +39,6 @@ _TEXTS = {
     "try a longer time limit, fewer rows or a faster method.",
     Status.UNKNOWN_CATEGORY: "The row has a category that was never seen in training, so it is returned unchanged; "
     "correct the value, or fit again with rows that have it.",
+    Status.NO_OTHER_PLAN: "No further plan that differs from the ones before was found, so the row is returned "
+    "unchanged; ask for fewer plans, or try a lower confidence, more steps or fewer constraints.",
 }

@@ -12,6 +12,7 @@ import pyarrow as pa
 from counterpath.errors import InputError
 from counterpath.explanation.columns import FILE, OUTCOME, TOLD, beside
 from counterpath.explanation.frames import frame_from_json, frame_to_json
+from counterpath.explanation.plans import PLAN
 from counterpath.files import atomic
 
 FORMAT = "counterpath-explanation"
@@ -50,11 +51,15 @@ def loads(source: str | Path) -> tuple[dict[str, pd.DataFrame], dict[str, Any]]:
 
 
 def flat(
-    counterfactuals: pd.DataFrame, status: pd.DataFrame, outcome: pd.DataFrame, features: tuple[str, ...]
+    counterfactuals: pd.DataFrame, status: pd.DataFrame, outcome: pd.DataFrame, features: tuple[str, ...], plans: int
 ) -> pd.DataFrame:
-    """One table: the counterfactuals, then the columns `FILE`; see `columns.beside` for features of the same name."""
+    """One table: the counterfactuals, then the columns `FILE`; see `columns.beside` for features of the same name.
+
+    The number of the plan is part of the index, and a column of most files: no feature has its name either.
+    """
+    reserved = FILE if plans == 1 else (PLAN, *FILE)
     told = pd.concat([status[list(TOLD)], outcome[list(OUTCOME)]], axis=1)
-    return pd.concat([counterfactuals.rename(columns=beside(features, FILE)), told], axis=1)
+    return pd.concat([counterfactuals.rename(columns=beside(features, reserved)), told], axis=1)
 
 
 def write_csv(table: pd.DataFrame, path: Path) -> Path:
@@ -72,7 +77,7 @@ def stream_csv(table: pd.DataFrame, stream: TextIO) -> None:
 def index_labels(table: pd.DataFrame) -> list[str]:
     """The levels of the index as columns of a file: by name, or `row`, `row_2` … if it has none, or one that is taken.
 
-    Of levels with equal names the last one keeps it.
+    Of levels with equal names the last one keeps it: that is the number of the plan.
     """
     names = list(table.index.names)
     taken = {*map(str, table.columns), *map(str, names)}

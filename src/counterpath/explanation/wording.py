@@ -55,6 +55,8 @@ class Row:
         wanted: The wanted class, or `OTHER`.
         confidence: The probability that was asked for.
         binding: Which constraints stand in the way of a counterfactual; empty if none is known to.
+        plan: Which of the person's plans this is, from 1.
+        plans: How many plans were asked for.
     """
 
     label: str
@@ -68,21 +70,54 @@ class Row:
     wanted: str
     confidence: float
     binding: str = ""
+    plan: int = 1
+    plans: int = 1
+
+    @property
+    def number(self) -> str:
+        """Which plan it is, in words."""
+        return f"Plan {self.plan} of {self.plans}"
+
+    @property
+    def is_plan(self) -> bool:
+        """Whether to call it a plan: one of several, and not the news that there is none or that none is needed."""
+        return self.plans > 1 and (self.status is Status.FOUND or self.plan > 1)
 
     @property
     def line(self) -> str:
         """One line for a terminal."""
+        return f"{self.label}: {self.brief}"
+
+    @property
+    def brief(self) -> str:
+        """What became of the row, for people in a hurry."""
+        obstacle = [f"in the way: {self.binding}"] if self.binding else []
         if self.status is Status.UNKNOWN_CATEGORY:
-            return f"{self.label}: {self.status} | {self.reason}"
-        head = f"{self.label}: {self.status} p {probability(self.p_before)} → {probability(self.p_after)}"
+            return f"{self.status} | {self.reason}"
+        if self.status is Status.NO_OTHER_PLAN:
+            return " | ".join([str(self.status), *obstacle])
+        head = f"{self.status} p {probability(self.p_before)} → {probability(self.p_after)}"
         shown = [change.arrow for change in self.changes[:_CHANGES_IN_A_LINE]]
         more = len(self.changes) - len(shown)
         changes = f"{'; '.join(shown) or 'no change'}{f'; and {more} more' if more else ''}"
-        return " | ".join([head, changes, *([f"in the way: {self.binding}"] if self.binding else [])])
+        return " | ".join([head, changes, *obstacle])
 
     @property
     def sentence(self) -> str:
         """What would have to change, in plain language."""
+        parts = [f"{self.number}:" if self.is_plan else "", self.now, self.claim]
+        return " ".join(part for part in parts if part)
+
+    @property
+    def now(self) -> str:
+        """What the model says today, if that is worth a sentence of its own."""
+        if self.status in (Status.UNKNOWN_CATEGORY, Status.ALREADY, Status.NO_OTHER_PLAN):
+            return ""
+        return f"The model says {self.before} (probability of {outcome(self.wanted)}: {probability(self.p_before)})."
+
+    @property
+    def claim(self) -> str:
+        """What it would say, and on what condition; or that there is no such thing."""
         match self.status:
             case Status.UNKNOWN_CATEGORY:
                 return f"This row is not explained. {self.reason}"
@@ -92,17 +127,13 @@ class Row:
                 condition = f"if {self._clauses}" if self.changes else "after changes too small to list"
                 told = probability(self.p_after)
                 told = f"probability of {outcome(self.wanted)}: {told}" if self.wanted == OTHER else told
-                return f"{self._now} It would say {self.after} ({told}) {condition}."
+                return f"It would say {self.after} ({told}) {condition}."
             case Status.NOT_FOUND:
-                return f"{self._now} No counterfactual was found: {self._closest}.{self._obstacle}"
+                return f"No counterfactual was found: {self._closest}.{self._obstacle}"
             case Status.OUT_OF_TIME:
-                return (
-                    f"{self._now} The time ran out before a counterfactual was found: {self._closest}.{self._obstacle}"
-                )
-
-    @property
-    def _now(self) -> str:
-        return f"The model says {self.before} (probability of {outcome(self.wanted)}: {probability(self.p_before)})."
+                return f"The time ran out before a counterfactual was found: {self._closest}.{self._obstacle}"
+            case Status.NO_OTHER_PLAN:
+                return f"No further plan that differs from the ones before was found.{self._obstacle}"
 
     @property
     def _closest(self) -> str:
