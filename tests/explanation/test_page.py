@@ -129,6 +129,9 @@ def test_a_page_compares_a_persons_plans_on_one_card(plans: Explanation, tmp_pat
     assert "<td>hours-per-week</td><td>40</td><td>46.23</td><td>48.23</td><td>50.23</td>" in text
     assert text.count("What stands in the way: lock: age; up: hours-per-week.") == 1
     assert "Row ann, plan 2 of 3: the model says 0, and 1 at the end" in text
+    assert "<b>5</b><span>people</span>" in text
+    assert "<b>67 %</b><span>of them with a plan</span>" in text
+    assert "<b>1.7</b><span>plans each, mean</span>" in text
     checker = Balance()
     checker.feed(re.sub(r"<svg.*?</svg>", "", text, flags=re.DOTALL))
     assert checker.open == []

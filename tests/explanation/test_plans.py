@@ -152,4 +152,6 @@ def test_no_rows_have_any_number_of_plans() -> None:
         "Explanation of 0 people, up to 3 plans each: 0 plans found (method rsgd-c, wanted 1, confidence 0.5)"
     )
     assert len(nothing.plan(3)) == 0
+    assert nothing.summary()["n"].tolist() == [0]
+    assert nothing.summary(by="sex").shape == (0, 11)
     assert str(Explanation.from_json(nothing.to_json())) == str(nothing)

@@ -203,6 +203,33 @@ def test_a_number_with_many_values_is_cut_at_its_quartiles(explanation: Explanat
     assert many.summary(by=pd.Series([0] * 11 + list(range(9))))["n"].sum() == 20
 
 
+def test_a_summary_counts_people_once_however_many_plans_they_have(plans: Explanation) -> None:
+    (row,) = plans.summary().to_dict("records")
+    assert [row[name] for name in ("n", "explained", "found")] == [5, 3, pytest.approx(2 / 3)]
+    assert row["plans"] == pytest.approx(5 / 3)
+    assert row["l0"] == pytest.approx((3 * 3 + 2 * 2) / 5)
+    assert row["changes most"] == "hours-per-week 100 %, education-num 60 %, marital-status 60 %"
+    by_sex = plans.summary(by="sex")
+    assert by_sex[["n", "explained", "found", "plans"]].to_numpy().tolist() == [[3, 1, 0, 0], [2, 2, 1, 2.5]]
+    assert plans.summary(by=["sex", "owner"])["n"].tolist() == [1, 2, 2]
+
+
+def test_a_summary_of_plans_takes_a_value_a_row_or_a_person_or_the_number_of_the_plan(plans: Explanation) -> None:
+    a_person = plans.summary(by=pd.Series(["b", "a", "b", "a", "a"]))
+    a_row = plans.summary(by=pd.Series(np.repeat(["b", "a", "b", "a", "a"], 3)))
+    pd.testing.assert_frame_equal(a_person, a_row)
+    assert a_person["n"].to_dict() == {"a": 3, "b": 2}
+    by_plan = plans.summary(by="plan")
+    assert by_plan.index.tolist() == [1, 2, 3]
+    assert by_plan["n"].tolist() == [5, 5, 5]
+    assert by_plan["explained"].tolist() == [3, 2, 1]
+    assert by_plan.loc[1, "found"] == pytest.approx(2 / 3)
+    with pytest.raises(InputError, match="unknown column 'plan'"):
+        make().summary(by="plan")
+    with pytest.raises(InputError, match="4 values for 15 rows of 5 people"):
+        plans.summary(by=pd.Series([1, 2, 3, 4]))
+
+
 @pytest.mark.parametrize(
     ("by", "message"),
     [

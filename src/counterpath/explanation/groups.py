@@ -1,67 +1,108 @@
 """Who gets a counterfactual, at what cost, and through which features."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from counterpath.errors import InputError, choose
 from counterpath.explanation import wording
+from counterpath.explanation.plans import PLAN, people_numbers, plan_numbers
 from counterpath.explanation.status import Status
 
 MOST_VALUES = 8
 """A number with more distinct values than this is cut into quartiles before rows are grouped by it."""
 
 COSTS = ("l0", "l1", "l2_sq", "ld_sq", "violation", "steps")
-COLUMNS = ("n", "explained", "found", *COSTS, "changes most")
 
 By: TypeAlias = str | Sequence[str] | pd.Series
 
 
-def summarise(status: pd.Series, costs: pd.DataFrame, changed: pd.DataFrame) -> dict[str, Any]:
-    """One row of a summary.
+@dataclass(frozen=True)
+class Cases:
+    """Rows to summarise, all by position.
 
-    Args:
+    Attributes:
         status: The status of each row.
         costs: The measures of each row; those of `COSTS` are averaged over the rows that were found.
         changed: Which features changed, for each row.
-
-    Returns:
-        A value for each of `COLUMNS`: `explained` counts the rows for which a counterfactual was looked for, and
-        `found` is the share of them for which there is one.
+        person: Which person each row belongs to.
+        plans: How many plans were asked for.
     """
-    found = (status == Status.FOUND).to_numpy()
-    explained = int(status.isin([kind for kind in Status if kind.searched]).sum())
-    means = costs.reindex(columns=list(COSTS)).astype(float)[found].mean()
-    return {
-        "n": len(status),
-        "explained": explained,
-        "found": found.sum() / explained if explained else np.nan,
-        **{str(name): mean for name, mean in means.items()},
-        "changes most": most_changed(changed[found]),
-    }
+
+    status: pd.Series
+    costs: pd.DataFrame
+    changed: pd.DataFrame
+    person: NDArray[np.int64]
+    plans: int
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of a summary."""
+        return ["n", "explained", "found", *(["plans"] if self.plans > 1 else []), *COSTS, "changes most"]
+
+    def of(self, rows: NDArray[np.bool_]) -> "Cases":
+        """Some of the rows."""
+        return Cases(self.status[rows], self.costs[rows], self.changed[rows], self.person[rows], self.plans)
+
+    def summarise(self) -> dict[str, Any]:
+        """One row of a summary.
+
+        Returns:
+            A value for each of `columns`. `n`, `explained` and `found` count people: all, those for whom a
+            counterfactual was looked for, and the share of these for whom there is one; `plans` is how many there are
+            for each of these. All else is over the found rows, so over all plans.
+        """
+        found = (self.status == Status.FOUND).to_numpy()
+        explained = self._people(self.status.isin([kind for kind in Status if kind.searched]).to_numpy())
+        means = self.costs.reindex(columns=list(COSTS)).astype(float)[found].mean()
+        values = {
+            "n": self._people(np.ones(len(found), dtype=bool)),
+            "explained": explained,
+            "found": self._people(found) / explained if explained else np.nan,
+            "plans": found.sum() / explained if explained else np.nan,
+            **{str(name): mean for name, mean in means.items()},
+            "changes most": most_changed(self.changed[found]),
+        }
+        return {name: values[name] for name in self.columns}
+
+    def _people(self, rows: NDArray[np.bool_]) -> int:
+        return len(np.unique(self.person[rows]))
 
 
-def summarise_groups(
-    factuals: pd.DataFrame, by: By, status: pd.Series, costs: pd.DataFrame, changed: pd.DataFrame
-) -> pd.DataFrame:
-    """One row of a summary for each group of rows; see `summarise` for the columns and the other arguments.
+def cases(
+    status: pd.DataFrame, measures: pd.DataFrame, changed: pd.DataFrame, paths: pd.DataFrame, plans: int
+) -> Cases:
+    """The rows of an explanation, whose steps are counted where paths were kept."""
+    costs = measures.reset_index(drop=True)
+    if len(paths):
+        costs = costs.assign(steps=paths.groupby("row")["step"].max().reindex(range(len(costs))))
+    plain = status["status"].reset_index(drop=True), costs, changed.reset_index(drop=True)
+    return Cases(*plain, people_numbers(status.index, plans), plans)
+
+
+def summarise_all(rows: Cases) -> pd.DataFrame:
+    """A summary of one row."""
+    return pd.DataFrame([rows.summarise()], index=["all"], columns=rows.columns)
+
+
+def summarise_groups(rows: Cases, factuals: pd.DataFrame, by: By) -> pd.DataFrame:
+    """A summary with one row for each group of rows.
 
     Args:
+        rows: The rows.
         factuals: The rows as asked.
-        by: One or more of their columns, or a series with one value a row.
-        status: By position, as `costs` and `changed` are.
-        costs: See `summarise`.
-        changed: See `summarise`.
+        by: One or more of their columns, "plan", or a series with one value a row or a person.
     """
-    keys = group_keys(factuals, by)
-    grouped = status.groupby(keys if len(keys) > 1 else keys[0], observed=True, dropna=False)
-    index, number = grouped.size().index, grouped.ngroup()
-    members = [number == group for group in range(len(index))]
-    rows = [summarise(status[rows], costs[rows], changed[rows]) for rows in members]
-    return pd.DataFrame(rows, index=index, columns=list(COLUMNS))
+    keys = group_keys(rows, factuals, by)
+    grouped = rows.status.groupby(keys if len(keys) > 1 else keys[0], observed=True, dropna=False)
+    index, number = grouped.size().index, grouped.ngroup().to_numpy()
+    each = [rows.of(number == group).summarise() for group in range(len(index))]
+    return pd.DataFrame(each, index=index, columns=rows.columns)
 
 
 def most_changed(changed: pd.DataFrame, count: int = 3) -> str:
@@ -70,20 +111,29 @@ def most_changed(changed: pd.DataFrame, count: int = 3) -> str:
     return ", ".join(f"{name} {wording.percent(share)}" for name, share in shares[shares > 0].head(count).items())
 
 
-def group_keys(factuals: pd.DataFrame, by: By) -> list[pd.Series]:
-    """The columns to group by, cut into quartiles where they are numbers with many values; by position, not label."""
+def group_keys(rows: Cases, factuals: pd.DataFrame, by: By) -> list[pd.Series]:
+    """What to group by, cut into quartiles where it is numbers with many values; by position, not label."""
     if isinstance(by, pd.Series):
-        if len(by) != len(factuals):
-            raise InputError(
-                f"by is a series of {len(by)} values for {len(factuals)} rows; expected one value a row, in their order"
-            )
-        chosen = [by if by.name is not None else by.rename("group")]
+        chosen = [_one_each(by if by.name is not None else by.rename("group"), rows)]
     else:
         columns = {str(name): factuals[name] for name in factuals}
+        if rows.plans > 1:
+            columns = {PLAN: pd.Series(plan_numbers(factuals.index, rows.plans), name=PLAN)} | columns
         chosen = [choose("column", name, columns) for name in ([by] if isinstance(by, str) else by)]
     if not chosen:
         raise InputError("by is an empty list; expected at least one column name, or None for one row over all")
     return [_quartiles(key.reset_index(drop=True)) for key in chosen]
+
+
+def _one_each(by: pd.Series, rows: Cases) -> pd.Series:
+    """A value for each row, of as many values as there are rows or people."""
+    count, people = len(rows.status), int(rows.person.max(initial=-1)) + 1
+    if len(by) == count:
+        return by
+    if len(by) == people:
+        return by.iloc[rows.person]
+    there = f"{count} rows" if rows.plans == 1 else f"{count} rows of {people} people"
+    raise InputError(f"by is a series of {len(by)} values for {there}; expected one value a row, in their order")
 
 
 def _quartiles(key: pd.Series) -> pd.Series:

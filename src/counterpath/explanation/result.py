@@ -82,18 +82,20 @@ class Explanation(Tables):
 
         Args:
             by: None for one row over all; or one or more columns of the factuals, or a series with one value a row, for
-                one row a group. Numbers with more than 8 values are cut at their quartiles.
+                one row a group. Numbers with more than 8 values are cut at their quartiles. Where there are several
+                plans, a series may have one value a person, and "plan" groups by the number of the plan.
 
         Returns:
             For each group: `n` rows; `explained`, those for which a counterfactual was looked for; `found`, the share
             of these for which there is one; over the found ones the mean `l0`, `l1`, `l2_sq`, `ld_sq`, `violation` and
             number of `steps`; and `changes most`, the three features that change most often, with their share.
+
+            Where there are several plans, `n`, `explained` and `found` count people, each once, and one plan is enough
+            to be found; `plans` is how many an explained person has, on average. All else is over all found plans.
         """
-        status = self.status["status"].reset_index(drop=True)
-        costs, changed = self._costs, self.changed[list(self.schema.names)].reset_index(drop=True)
-        if by is not None:
-            return groups.summarise_groups(self.factuals, by, status, costs, changed)
-        return pd.DataFrame([groups.summarise(status, costs, changed)], index=["all"], columns=list(groups.COLUMNS))
+        changed = self.changed[list(self.schema.names)]
+        rows = groups.cases(self.status, self._measures, changed, self.paths, self.plans)
+        return groups.summarise_all(rows) if by is None else groups.summarise_groups(rows, self.factuals, by)
 
     def plot_changes(self, path: str | Path | None = None) -> Figure:
         """Draw how often each feature changes in the rows that were found, by how much, and in which direction.
@@ -205,14 +207,6 @@ class Explanation(Tables):
             total=self._count,
             diagnostics=self.diagnostics,
         ).write(Path(path))
-
-    @property
-    def _costs(self) -> pd.DataFrame:
-        """The measures by position, with the number of steps where paths were kept."""
-        costs = self._measures.reset_index(drop=True)
-        if not len(self.paths):
-            return costs
-        return costs.assign(steps=self.paths.groupby("row")["step"].max().reindex(range(len(self))))
 
     @cached_property
     def _amounts(self) -> frozenset[str]:
