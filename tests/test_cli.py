@@ -18,6 +18,7 @@ from counterpath.cli import EXIT_CODES, adult, main
 from counterpath.data import datasets
 from counterpath.explainer import Explainer
 from tests.conftest import SMALL_FIT
+from tests.explanation.conftest import make, make_plans
 
 
 def _command(*arguments: object) -> list[str]:
@@ -179,6 +180,22 @@ def test_the_terminal_view_and_the_code_for_rows_without_a_counterfactual(
     assert shown.err == "1 of 4 rows have no counterfactual (unknown_category 1); their reason is in the result\n"
 
 
+def test_plans_are_counted_by_people_and_only_a_missing_first_plan_is_incomplete(
+    model_folder: Path, few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["explain", str(model_folder), str(few), "--target-class", "yes"]
+    monkeypatch.setattr(Explainer, "explain", lambda *given, **options: make_plans())
+    assert main(arguments) == 3
+    shown = capsys.readouterr()
+    assert shown.out == f"{make_plans()}\n"
+    assert shown.err == "2 of 5 people have no plan (not_found 1, unknown_category 1); their reason is in the result\n"
+    some = make_plans().select(["ann", "bob", "cem"])  # of whom cem has two plans of three, and bob needs none
+    monkeypatch.setattr(Explainer, "explain", lambda *given, **options: some)
+    assert main([*arguments, "--out", str(tmp_path / "plans.csv")]) == 0
+    table = pd.read_csv(tmp_path / "plans.csv", index_col=["person", "plan"])
+    assert table["status"].value_counts().to_dict() == {"found": 5, "no_other_plan": 3, "already": 1}
+
+
 def test_a_model_of_the_users_own(loans_file: Path, few: Path, tmp_path: Path) -> None:
     code = (
         "from torch import manual_seed, nn\nmanual_seed(0)\nscore = nn.Sequential(nn.Linear(7, 4), nn.Linear(4, 1))\n"
@@ -297,6 +314,17 @@ def test_evaluate_needs_labels_that_the_model_knows(
     loans.head(5).assign(loan="maybe").to_csv(strange, index=False)
     assert main(["evaluate", str(model_folder), str(strange)]) == 2
     assert "has the label 'maybe'; the model's classes are: no, yes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".json"])
+@pytest.mark.parametrize("made", [make(), make_plans()], ids=["one plan", "plans"])
+def test_evaluate_refuses_what_explain_wrote(
+    made: Explanation, suffix: str, model_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / f"rows{suffix}"
+    {".csv": made.to_csv, ".parquet": made.to_parquet, ".json": made.to_json}[suffix](file)
+    assert main(["evaluate", str(model_folder), str(file)]) == 2
+    assert f"rows{suffix} is what explain wrote, and has no labels" in capsys.readouterr().err
 
 
 def test_demo_fits_once_and_repairs_a_damaged_cache(

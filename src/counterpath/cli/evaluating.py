@@ -16,6 +16,8 @@ from counterpath.cli.printing import readable, say, show, show_table
 from counterpath.devices import resolve_device
 from counterpath.errors import InputError, choose
 from counterpath.explainer import Explainer
+from counterpath.explanation.columns import FILE
+from counterpath.explanation.storage import FORMAT
 from counterpath.files import write_json
 
 OWN = "Each method over the rows that it found"
@@ -53,7 +55,9 @@ def evaluate(
         raise InputError(f"--out {out} is a folder; expected a file, for instance {out / 'results.json'}")
     explainer = Explainer.load(model_folder, model=options.model(model), device=device)
     wanted = options.target_class(target_class, explainer.classes_, OTHER)
-    table = legible(explainer, options.table(file, drop))
+    given = options.table(file, drop)
+    refuse_explanations(given, file, explainer.target_)
+    table = legible(explainer, given)
     labels, predicted = labels_of(explainer, table), explainer.predict(table)
     accuracy = float((labels == predicted.to_numpy()).mean())
     balanced = float(balanced_accuracy_score(labels.astype(str), predicted.astype(str)))
@@ -84,6 +88,16 @@ def evaluate(
         }
         write_json(out, summary)
         say(f"wrote {out}")
+
+
+def refuse_explanations(table: pd.DataFrame, file: str, target: str | None) -> None:
+    """Raise an error if this is what `explain` wrote, with one plan a row or several: it has no labels to go by."""
+    told = set(FILE) <= set(table.columns) or FORMAT in table.get("format", pd.Series()).tolist()
+    if told and target not in table.columns:
+        raise InputError(
+            f"{file} is what explain wrote, and has no labels; expected rows with their labels, like the training "
+            "table. An explanation sums itself up in Python: Explanation.from_json(FILE).summary()"
+        )
 
 
 def show_comparison(comparison: Comparison) -> None:

@@ -44,7 +44,7 @@ def explain(
     """Say for every row what would have to change for another decision.
 
     Exit codes: 0 every row has its counterfactual or already had the decision; 3 done, but some rows have none, and
-    their status says why; 2 wrong input or model; 1 anything unexpected.
+    their status says why (of several plans the first counts); 2 wrong input or model; 1 anything unexpected.
     """
     options.confidence(confidence)
     options.positive("--seconds", seconds)
@@ -79,9 +79,11 @@ def _writer(out: Path) -> Callable[[Explanation, Path], Any]:
 
 
 def _report(result: Explanation) -> None:
-    """Say how many rows have no counterfactual, and end with the exit code for that."""
-    without = result.status.loc[~result.valid.to_numpy(), "status"]
+    """Say how many rows have no counterfactual, or people no plan, and end with the exit code for that."""
+    first = result.plan(1)
+    without = first.status.loc[~first.valid.to_numpy(), "status"]
     if len(without):
         counts = ", ".join(f"{status} {count}" for status, count in without.value_counts().items())
-        say(f"{len(without)} of {len(result)} rows have no counterfactual ({counts}); their reason is in the result")
+        lacking = "rows have no counterfactual" if result.plans == 1 else "people have no plan"
+        say(f"{len(without)} of {len(first)} {lacking} ({counts}); their reason is in the result")
         raise typer.Exit(INCOMPLETE)
