@@ -86,6 +86,20 @@ def unpack(
     return learned
 
 
+def plain_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """An explainer's parameters, as JSON: labels need not be text there, so their weights are a list of pairs."""
+    weights = parameters["class_weight"]
+    pairs = [[label, weight] for label, weight in weights.items()] if isinstance(weights, Mapping) else weights
+    return {**parameters, "class_weight": pairs}
+
+
+def parameters_of(plain: Mapping[str, Any], device: str) -> dict[str, Any]:
+    """The parameters that `plain_parameters` made plain, for another device."""
+    weights = plain["class_weight"]
+    weights = dict(weights) if isinstance(weights, list) else weights
+    return {**plain, "device": device, "hidden": tuple(plain["hidden"]), "class_weight": weights}
+
+
 @contextmanager
 def fitting_together() -> Iterator[None]:
     """Tell what is missing, or has the wrong shape, as an error of the files."""

@@ -3,7 +3,7 @@
 import math
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,39 +11,26 @@ import numpy as np
 import pandas as pd
 import torch
 from sklearn.base import BaseEstimator
-from torch import Tensor
 
 from counterpath import store
 from counterpath.answering import NEAREST, OTHER, Request, answer, assemble
-from counterpath.archive import fitting_together, pack, unpack
-from counterpath.data.columns import check_columns
+from counterpath.archive import fitting_together, pack, parameters_of, plain_parameters, unpack
 from counterpath.data.encoding import Encoder
-from counterpath.data.frames import to_pandas
 from counterpath.data.impute import Imputer
 from counterpath.data.schema import Schema
 from counterpath.devices import resolve_device
 from counterpath.diagnostics import BAD, Diagnostics, diagnose
 from counterpath.errors import CounterpathWarning, InputError, NotFittedError, choose
 from counterpath.explanation import Explanation
+from counterpath.fitting import Lessons, learn
 from counterpath.learned import Learned
-from counterpath.learning import (
-    FEWEST_ROWS,
-    Sizes,
-    class_weights,
-    hold_out,
-    learn_classifier,
-    learn_flow,
-    learn_space,
-    learn_surrogate,
-    torch_subject,
-    with_landmarks,
-)
+from counterpath.learning import Sizes
 from counterpath.methods import METHODS
 from counterpath.models.generator import Autoencoder
-from counterpath.models.layers import fold
 from counterpath.models.training import Run
+from counterpath.preparing import Target, prepared, training, unknown_categories
 from counterpath.pursuit import Walk
-from counterpath.subject import Labels, Subject, asked, classes_of, differentiable, is_torch, labels_of, named
+from counterpath.subject import Labels, labels_of
 
 MISSING = ("error", "impute")
 
@@ -123,7 +110,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
     def fit(
         self,
         table: Any,
-        target: str | Sequence[Any] | pd.Series | np.ndarray | None = None,
+        target: Target = None,
         *,
         schema: Schema | None = None,
         encoder: Encoder | None = None,
@@ -151,38 +138,15 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         device = resolve_device(self.device)
         sizes = Sizes(self.latent, tuple(self.hidden), self.centers, self.epochs, self.number)
         run = Run(seed=self.seed, checkpoint=None if checkpoint is None else Path(checkpoint), progress=self.progress)
-        features, labels, name = _split(to_pandas(table), target)
-        if len(features) < FEWEST_ROWS:
-            raise InputError(f"a fit needs at least {FEWEST_ROWS} rows; given {len(features)}")
-        if encoder is not None:
-            schema = encoder.schema
-        schema = Schema.infer(features) if schema is None else schema
-        check_columns(features, schema)
-        imputer = Imputer.fit(features, schema) if self.missing == "impute" else None
-        features = features if imputer is None else imputer.fill(features)[0]
-        encoder = Encoder.fit(features, schema) if encoder is None else encoder
-        rows = encoder.encode(features).to(device)
-        known = None if labels is None else labels_of(labels)
-        classes = self._classes(model, known and known[0], encoder, rows)  # before anything is trained
-        held_out = hold_out(len(rows), self.seed, known and known[1]).to(device)
-        trained = rows[~held_out]
-        space = learn_space(trained, encoder, sizes, run, generator)
-        if known is not None and model is None:
-            weights = class_weights(self.class_weight, classes, known[1])
-            kept = known[1][~held_out.cpu().numpy()]
-            classifier = learn_classifier(trained, kept, len(classes), weights, run)
-            subject = Subject("own", "Counterpath's classifier", classes, differentiable(fold(classifier)), classifier)
-        elif is_torch(model):
-            subject = torch_subject(model, rows, self.representation, named(model), classes)
-        else:
-            subject = learn_surrogate(model, classes, space, encoder, rows, held_out, run)
-        if self.method == "flow" and schema.immutable:
-            raise InputError(f"a flow cannot hold immutable features: {', '.join(schema.immutable)}; try method='rsgd'")
-        flow = learn_flow(trained, run) if self.method == "flow" else None
-        learned = Learned(encoder, subject, space, flow, rows, held_out, subject.answers(rows))
-        learned = with_landmarks(learned, self.seed)
-        y = None if known is None or len(known[0]) != len(classes) else torch.from_numpy(known[1]).to(device)
-        return self._fitted(learned, imputer, name, diagnose(learned, labels=y, seed=self.seed), warn=True)
+        given = training(table, target, schema, encoder, impute=self.missing == "impute")
+        rows = given.encoder.encode(given.features).to(device)
+        known = None if given.labels is None else labels_of(given.labels)
+        lessons = Lessons(model, generator, self.method, self.class_weight, self.representation, sizes, run)
+        learned = learn(lessons, given.encoder, rows, known)
+        named = known is not None and len(known[0]) == len(learned.subject.classes)
+        y = torch.from_numpy(known[1]).to(device) if known is not None and named else None
+        diagnosed = diagnose(learned, labels=y, seed=self.seed)
+        return self._fitted(learned, given.imputer, given.target, diagnosed, warn=True)
 
     def explain(
         self,
@@ -225,7 +189,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         place = None if target_class == OTHER and OTHER not in classes else learned.subject.index(target_class)
         request = Request(place, confidence, method or self.method, walk, keep_paths)
         frame, imputed = self._prepared(table)
-        known, unknown = _unknown(learned.encoder, frame)
+        known, unknown = unknown_categories(learned.encoder, frame)
         places = torch.from_numpy(np.flatnonzero(known)).to(learned.rows.device)
         x = learned.encoder.encode(frame[known]).to(learned.rows.device)
         before = learned.subject.about(frame[known], x)
@@ -272,13 +236,11 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         """
         config, tensors = pack(self._learned())
         config |= {
-            "parameters": dict(self.get_params(deep=False)),
+            "parameters": plain_parameters(self.get_params(deep=False)),
             "imputer": None if self.imputer_ is None else self.imputer_.to_json(),
             "target": self.target_,
             "diagnostics": self.diagnostics_.to_json(),
         }
-        if isinstance(self.class_weight, Mapping):
-            config["parameters"]["class_weight"] = [[label, weight] for label, weight in self.class_weight.items()]
         return store.save(Path(folder), config, tensors)
 
     @classmethod
@@ -295,25 +257,11 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         """
         config, tensors = store.load(Path(folder))
         with fitting_together():
-            parameters = dict(config["parameters"])
-            parameters |= {"device": device, "hidden": tuple(parameters["hidden"])}
-            if isinstance(parameters["class_weight"], list):
-                parameters["class_weight"] = dict(parameters["class_weight"])
-            explainer = cls(**parameters)
+            explainer = cls(**parameters_of(config["parameters"], device))
             imputer = None if config["imputer"] is None else Imputer.from_json(config["imputer"])
             diagnostics, target = Diagnostics.from_json(config["diagnostics"]), config["target"]
         learned = unpack(config, tensors, model=model, generator=generator, device=resolve_device(device))
         return explainer._fitted(learned, imputer, target, diagnostics, warn=False)
-
-    def _classes(self, model: Any, labels: Labels | None, encoder: Encoder, rows: Tensor) -> Labels:
-        """The classes of the model under explanation; it is tried on a row, or all rows, to see that it works."""
-        if model is None:
-            if labels is None:
-                raise InputError("without a model to explain, fit needs the labels: target='column'")
-            return labels
-        if is_torch(model):
-            return torch_subject(model, rows, self.representation, named(model), labels).classes
-        return classes_of(model, asked(model, encoder)(rows[:1]).shape[-1], labels)
 
     def _fitted(
         self, learned: Learned, imputer: Imputer | None, target: str | None, diagnostics: Diagnostics, *, warn: bool
@@ -341,39 +289,4 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
 
     def _prepared(self, table: Any) -> tuple[pd.DataFrame, list[str]]:
         """The rows as a pandas frame without label and without gaps, and which columns were filled in, in words."""
-        frame = to_pandas(table)
-        if self.target_ is not None and self.target_ in frame.columns and self.target_ not in self.schema_.names:
-            frame = frame.drop(columns=self.target_)
-        check_columns(frame, self.schema_)
-        if self.imputer_ is None:
-            return frame, [""] * len(frame)
-        filled, names = self.imputer_.fill(frame)
-        return filled, [", ".join(columns) for columns in names]
-
-
-def _split(
-    frame: pd.DataFrame, target: str | Sequence[Any] | pd.Series | np.ndarray | None
-) -> tuple[pd.DataFrame, pd.Series | None, str | None]:
-    """Features, labels, and the name of the labels' column."""
-    if target is None:
-        return frame, None, None
-    if isinstance(target, str):
-        if target not in frame.columns:
-            raise InputError(f"the table has no target column {target!r}; it has: {', '.join(map(str, frame.columns))}")
-        return frame.drop(columns=target), frame[target], target
-    labels = pd.Series(target) if not isinstance(target, pd.Series) else target
-    if len(labels) != len(frame):
-        raise InputError(f"there are {len(labels)} labels for {len(frame)} rows; expected one for each")
-    return frame, labels, None if labels.name is None else str(labels.name)
-
-
-def _unknown(encoder: Encoder, frame: pd.DataFrame) -> tuple[np.ndarray, list[str]]:
-    """Which rows can be encoded, and for the others which value was never seen."""
-    known = encoder.known(frame).to_numpy()
-    words = [""] * len(frame)
-    for place in np.flatnonzero(~known).tolist():
-        try:
-            encoder.encode(frame.iloc[[place]])
-        except InputError as error:
-            words[place] = f"({error})"
-    return known, words
+        return prepared(table, self.schema_, self.target_, self.imputer_)

@@ -28,7 +28,6 @@ from counterpath.pursuit import Landmarks, Quest, Walk
 from counterpath.search.wanted import Wanted
 from counterpath.subject import Labels, Subject, asked, asked_table, differentiable, named
 
-FEWEST_ROWS = 10
 _MOST_HELD_OUT = 4000
 _HELD_OUT = 0.1
 _FEW = 20

@@ -19,6 +19,8 @@ from counterpath.models.classifier import Differentiable, probabilities
 from counterpath.models.surrogate import Agreement
 
 Labels = tuple[Any, ...]
+Labelled = tuple[Labels, NDArray[np.int64]]
+"""The classes, and the place of every row's label among them."""
 _MOST_CLASSES = 50
 
 
@@ -144,7 +146,7 @@ def is_torch(model: Any) -> bool:
     return isinstance(model, nn.Module)
 
 
-def labels_of(column: pd.Series) -> tuple[Labels, NDArray[np.int64]]:
+def labels_of(column: pd.Series) -> Labelled:
     """The classes in a column of labels, sorted, and the place of every row's label among them.
 
     Raises:

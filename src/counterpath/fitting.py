@@ -1,0 +1,85 @@
+"""All that is learned from a table, in order: what can be refused is refused before anything is trained."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor
+
+from counterpath.data.encoding import Encoder
+from counterpath.errors import InputError
+from counterpath.learned import Learned
+from counterpath.learning import (
+    Sizes,
+    class_weights,
+    hold_out,
+    learn_classifier,
+    learn_flow,
+    learn_space,
+    learn_surrogate,
+    torch_subject,
+    with_landmarks,
+)
+from counterpath.models.generator import Autoencoder
+from counterpath.models.layers import fold
+from counterpath.models.training import Run
+from counterpath.subject import Labelled, Labels, Subject, asked, classes_of, differentiable, is_torch, named
+
+
+@dataclass(frozen=True)
+class Lessons:
+    """What is to be learned, and how.
+
+    Attributes:
+        model: The model under explanation; None to train a classifier.
+        generator: A user's own generator, instead of our VAE.
+        method: How explanations will be searched for; "flow" needs a flow.
+        class_weight: Of the classifier.
+        representation: The layer of a torch model that is its representation.
+        sizes: Of the models.
+        run: Seed, checkpoints and progress of their training.
+    """
+
+    model: Any
+    generator: Autoencoder | None
+    method: str
+    class_weight: str | Mapping[Any, float] | None
+    representation: str | None
+    sizes: Sizes
+    run: Run
+
+
+def learn(lessons: Lessons, encoder: Encoder, rows: Float[Tensor, "n D"], labelled: Labelled | None) -> Learned:
+    """Learn from encoded training rows and, if there are any, their labels."""
+    model, run, schema = lessons.model, lessons.run, encoder.schema
+    classes = _classes(lessons, encoder, rows, labelled and labelled[0])  # before anything is trained
+    held_out = hold_out(len(rows), run.seed, labelled and labelled[1]).to(rows.device)
+    trained = rows[~held_out]
+    space = learn_space(trained, encoder, lessons.sizes, run, lessons.generator)
+    if labelled is not None and model is None:
+        weights = class_weights(lessons.class_weight, classes, labelled[1])
+        kept = labelled[1][~held_out.cpu().numpy()]
+        classifier = learn_classifier(trained, kept, len(classes), weights, run)
+        subject = Subject("own", "Counterpath's classifier", classes, differentiable(fold(classifier)), classifier)
+    elif is_torch(model):
+        subject = torch_subject(model, rows, lessons.representation, named(model), classes)
+    else:
+        subject = learn_surrogate(model, classes, space, encoder, rows, held_out, run)
+    if lessons.method == "flow" and schema.immutable:
+        raise InputError(f"a flow cannot hold immutable features: {', '.join(schema.immutable)}; try method='rsgd'")
+    flow = learn_flow(trained, run) if lessons.method == "flow" else None
+    learned = Learned(encoder, subject, space, flow, rows, held_out, subject.answers(rows))
+    return with_landmarks(learned, run.seed)
+
+
+def _classes(lessons: Lessons, encoder: Encoder, rows: Float[Tensor, "n D"], labels: Labels | None) -> Labels:
+    """The classes of the model under explanation; it is tried on a row, or all rows, to see that it works."""
+    model = lessons.model
+    if model is None:
+        if labels is None:
+            raise InputError("without a model to explain, fit needs the labels: target='column'")
+        return labels
+    if is_torch(model):
+        return torch_subject(model, rows, lessons.representation, named(model), labels).classes
+    return classes_of(model, asked(model, encoder)(rows[:1]).shape[-1], labels)
