@@ -13,6 +13,7 @@ from counterpath.learned import Learned
 from counterpath.methods import METHODS
 from counterpath.paths import Paths
 from counterpath.pursuit import Walk
+from counterpath.scope import Scope
 from counterpath.search.traverse import StopReason, Trajectory, traverse
 from counterpath.search.wanted import Wanted
 
@@ -34,7 +35,7 @@ def rows(learned: Learned) -> Tensor:
 
 def _pursue(learned: Learned, rows: Tensor, wanted: Wanted = WANTED, method: str = "rsgd", **options: object) -> Paths:
     walk = Walk(**{"steps": 40, "home": False, **options})  # type: ignore[arg-type]
-    return learned.quest(walk).pursue(METHODS[method](learned.parts), rows, wanted)
+    return learned.quest(walk).pursue(METHODS[method](learned.parts), Scope.of(learned.encoder, rows), wanted)
 
 
 def _points(paths: Paths, row: int) -> Tensor:
@@ -80,7 +81,7 @@ def test_rows_that_get_stuck_are_led_to_a_landmark_and_marked(learned: Learned, 
 def test_the_way_to_a_landmark_is_a_straight_line_in_steps_of_the_search(learned: Learned, rows: Tensor) -> None:
     paths = _pursue(learned, rows, steps=0, home=True, step_size=0.1)
     row = int(torch.bincount(paths.row).argmax())
-    steps = paths.z[paths.row == row][1:].diff(dim=0).double()
+    steps = paths.z[paths.row == row].diff(dim=0).double()
     assert len(steps) > 3
     assert (steps.norm(dim=-1) <= 0.1 + 1e-6).all()
     torch.testing.assert_close(steps, steps[:1].expand_as(steps), rtol=1e-3, atol=1e-5)
@@ -105,14 +106,14 @@ def test_methods_outside_the_latent_space_are_not_led(learned: Learned, rows: Te
 def test_a_surrogate_is_followed_further_than_the_model_and_the_first_accepted_point_counts(
     learned: Learned, rows: Tensor
 ) -> None:
-    exact = learned.quest(Walk(steps=40, home=False))
+    exact = learned.quest(Walk(steps=40, home=False, carry=False))
     asked = replace(exact, exact=False)
     method = METHODS["rsgd"](learned.parts)
-    one, other = (quest.pursue(method, rows, WANTED) for quest in (exact, asked))
+    one, other = (quest.pursue(method, Scope.of(learned.encoder, rows), WANTED) for quest in (exact, asked))
     for name in FIELDS:
         assert torch.equal(getattr(one, name), getattr(other, name)), name
     wrong = replace(asked, answers=lambda x: learned.subject.answers(x).flip(-1))
-    paths = wrong.pursue(method, rows, WANTED)
+    paths = wrong.pursue(method, Scope.of(learned.encoder, rows), WANTED)
     assert torch.equal(WANTED.met(wrong.answers(paths.x))[paths.last], paths.found), "the model has the last word"
 
 
@@ -122,13 +123,13 @@ def test_what_was_reached_is_kept_when_a_later_search_finds_no_time(
     hard = replace(WANTED, confidence=0.9)
     quest = replace(learned.quest(Walk(steps=40, home=False)), exact=False)
     method, searches = METHODS["rsgd"](learned.parts), itertools.count()
-    whole = quest.pursue(method, rows, hard)
+    whole = quest.pursue(method, Scope.of(learned.encoder, rows), hard)
 
     def until_time_is_up(*args: Any, **options: Any) -> Trajectory:
         return traverse(*args, **{**options, "deadline": options["deadline"] if next(searches) == 0 else 0.0})
 
     monkeypatch.setattr(pursuit, "traverse", until_time_is_up)
-    cut = quest.pursue(method, rows, hard)
+    cut = quest.pursue(method, Scope.of(learned.encoder, rows), hard)
     assert next(searches) == 2, "the second search found no time"
     open_ = cut.reason == StopReason.OUT_OF_TIME
     assert open_.any()
@@ -150,7 +151,7 @@ def test_many_rows_are_searched_in_parts_with_the_same_result(
 
 
 def test_the_line_to_the_nearest_accepted_row_is_legal(learned: Learned, rows: Tensor) -> None:
-    paths = learned.quest(Walk()).line(rows, learned.rows, learned.answers, WANTED)
+    paths = learned.quest(Walk()).line(Scope.of(learned.encoder, rows), learned.rows, learned.answers, WANTED)
     assert torch.equal(learned.encoder.round(paths.x), paths.x)
     assert torch.bincount(paths.row).tolist() == [11] * len(rows)
     ends = paths.x[paths.last]
@@ -164,13 +165,13 @@ def test_the_line_to_the_nearest_accepted_row_is_legal(learned: Learned, rows: T
 
 def test_without_an_accepted_row_the_line_is_a_point(learned: Learned, rows: Tensor) -> None:
     nobody = replace(WANTED, confidence=0.9999999)
-    paths = learned.quest(Walk()).line(rows, learned.rows, learned.answers, nobody)
+    paths = learned.quest(Walk()).line(Scope.of(learned.encoder, rows), learned.rows, learned.answers, nobody)
     assert torch.equal(paths.x, rows)
     assert (paths.reason == StopReason.NO_WAY_DOWN).all()
 
 
 def test_who_has_what_is_wanted_stays(learned: Learned, rows: Tensor) -> None:
-    paths = learned.quest(Walk()).stay(rows, WANTED)
+    paths = learned.quest(Walk()).stay(Scope.of(learned.encoder, rows), WANTED)
     assert torch.equal(paths.x, rows)
     assert torch.equal(paths.last, torch.arange(len(rows)))
 

@@ -16,7 +16,6 @@ from counterpath.models.classifier import Classifier
 from counterpath.models.flow import FlowModel
 from counterpath.models.foreign import TorchClassifier
 from counterpath.models.generator import Generator
-from counterpath.models.held import Held
 from counterpath.models.layers import RBFPrecision, fold
 from counterpath.models.surrogate import Agreement
 from counterpath.models.vae import VAE
@@ -50,9 +49,8 @@ def pack(learned: Learned) -> tuple[dict[str, Any], dict[str, Tensor]]:
         config["space"] |= {"kind": "own", "name": named(space.autoencoder)}
         tensors |= _state("space", space.precision)
     else:
-        vae = space.vae if isinstance(space, Held) else space
-        config["space"] |= {"kind": "vae", **_shape(vae)}
-        tensors |= _state("space", vae)
+        config["space"] |= {"kind": "vae", **_shape(space)}
+        tensors |= _state("space", space)
     if learned.landmarks is not None:
         tensors |= {f"landmarks.{name}": getattr(learned.landmarks, name) for name in ("x", "z", "answers")}
     if learned.flow is not None:
@@ -145,23 +143,22 @@ def _insist_same(learned: Learned, model: Any) -> None:
 
 def _space(
     config: Mapping[str, Any], encoder: Encoder, tensors: Mapping[str, Tensor], generator: Any
-) -> VAE | Held | Generator:
+) -> VAE | Generator:
     if config["kind"] == "vae":
         if generator is not None:
             raise InputError("this explainer was fitted without a generator of yours; load it without generator=")
-        held = encoder.columns(*encoder.schema.immutable)
         vae = VAE(
             encoder.width,
             config["latent"],
-            context=len(held),
+            told=True,
+            held=encoder.columns(*encoder.schema.immutable),
             hidden=tuple(config["hidden"]),
             output=config["output"],
             blocks=encoder.blocks,
             centers=config["centers"],
             zeta=config["zeta"],
         )
-        _filled(vae, "space", tensors)
-        return Held(vae, held).to(tensors["rows"].device) if held else vae
+        return _filled(vae, "space", tensors)
     if generator is None:
         raise InputError(
             f"this explainer searches in a generator of yours, {config['name']}, which is not stored with it: "

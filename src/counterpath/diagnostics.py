@@ -65,6 +65,12 @@ class Diagnostics:
         levels = {finding.level for finding in self.findings}
         return BAD if BAD in levels else FAIR if FAIR in levels else GOOD
 
+    @property
+    def alarm(self) -> str:
+        """The worst finding and what to try, in words; empty if nothing is bad."""
+        worst = self.findings[0] if self.verdict == BAD else None
+        return "" if worst is None else f"{worst.text} Try {worst.advice}"
+
     def __str__(self) -> str:
         return "\n".join(self._lines())
 

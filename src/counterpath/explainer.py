@@ -3,7 +3,7 @@
 import math
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +13,18 @@ import torch
 from sklearn.base import BaseEstimator
 
 from counterpath import store
-from counterpath.answering import NEAREST, OTHER, Request, answer, assemble
+from counterpath.answering import NEAREST, OTHER, Request, answer
 from counterpath.archive import fitting_together, pack, parameters_of, plain_parameters, unpack
+from counterpath.assembling import assemble
+from counterpath.data.constraints import Constraints
 from counterpath.data.encoding import Encoder
 from counterpath.data.impute import Imputer
-from counterpath.data.schema import Schema
+from counterpath.data.schema import Number, Schema
 from counterpath.devices import resolve_device
-from counterpath.diagnostics import BAD, Diagnostics, diagnose
+from counterpath.diagnostics import Diagnostics, diagnose
 from counterpath.errors import CounterpathWarning, InputError, NotFittedError, choose
 from counterpath.explanation import Explanation
-from counterpath.fitting import Lessons, learn
+from counterpath.fitting import Lessons, labels_for, learn
 from counterpath.learned import Learned
 from counterpath.learning import Sizes
 from counterpath.methods import METHODS
@@ -30,9 +32,8 @@ from counterpath.models.generator import Autoencoder
 from counterpath.models.training import Run
 from counterpath.preparing import Target, prepared, training, unknown_categories
 from counterpath.pursuit import Walk
+from counterpath.repeating import WALK, asked_again, record
 from counterpath.subject import Labels, labels_of
-
-MISSING = ("error", "impute")
 
 
 class Explainer(BaseEstimator):  # type: ignore[misc]
@@ -53,6 +54,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         step_size: Length of a step in the latent space.
         damping: Added to the diagonal of the metric.
         tidy: Put back every change that a counterfactual does not need, as long as it stays valid and plausible.
+        carry: Start paths at the person: what the generative model does not reproduce of them is carried along.
         home: Lead rows for which the local search finds nothing to the nearest place that the model accepts.
         fidelity: How much staying close to the person weighs in the search.
         seed: Of all randomness.
@@ -82,6 +84,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         step_size: float = 0.1,
         damping: float = 5e-3,
         tidy: bool = True,
+        carry: bool = True,
         home: bool = True,
         fidelity: float = 0.0,
         seed: int = 0,
@@ -101,6 +104,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         self.step_size = step_size
         self.damping = damping
         self.tidy = tidy
+        self.carry = carry
         self.home = home
         self.fidelity = fidelity
         self.seed = seed
@@ -133,19 +137,16 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         Raises:
             InputError: The table, the labels or the model cannot be used; the message says why.
         """
-        choose("way to treat missing values", self.missing, dict.fromkeys(MISSING))
         choose("method", self.method, {**METHODS, NEAREST: None})
         device = resolve_device(self.device)
         sizes = Sizes(self.latent, tuple(self.hidden), self.centers, self.epochs, self.number)
         run = Run(seed=self.seed, checkpoint=None if checkpoint is None else Path(checkpoint), progress=self.progress)
-        given = training(table, target, schema, encoder, impute=self.missing == "impute")
+        given = training(table, target, schema, encoder, missing=self.missing)
         rows = given.encoder.encode(given.features).to(device)
         known = None if given.labels is None else labels_of(given.labels)
         lessons = Lessons(model, generator, self.method, self.class_weight, self.representation, sizes, run)
         learned = learn(lessons, given.encoder, rows, known)
-        named = known is not None and len(known[0]) == len(learned.subject.classes)
-        y = torch.from_numpy(known[1]).to(device) if known is not None and named else None
-        diagnosed = diagnose(learned, labels=y, seed=self.seed)
+        diagnosed = diagnose(learned, labels=labels_for(learned, known), seed=self.seed)
         return self._fitted(learned, given.imputer, given.target, diagnosed, warn=True)
 
     def explain(
@@ -157,6 +158,12 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         method: str | None = None,
         seconds: float | int | None = None,
         keep_paths: bool = True,
+        lock: Iterable[str] = (),
+        directions: Mapping[str, str] | None = None,
+        ranges: Mapping[str, Any] | None = None,
+        max_changes: int | None = None,
+        difficulty: Mapping[str, Number] | None = None,
+        plans: int = 1,
     ) -> Explanation:
         """Find for every row what would have to change, and the way there.
 
@@ -167,51 +174,59 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
             method: How to search; by default the explainer's own.
             seconds: How long to search at most. Rows that are not done by then have a status that says so.
             keep_paths: Keep the paths; without them the result is smaller.
+            lock: Features that must not change, beside the schema's immutable ones.
+            directions: By feature "up" or "down", the only way in which it may change from what it is.
+            ranges: By feature where it must stay: (low, high), either of them None for an open end, for numbers and
+                ordinal features; for others the categories that are allowed.
+            max_changes: How many features may change.
+            difficulty: By feature how hard it is to change; 1 for those that are not named.
+            plans: How many different counterfactuals to find for every row.
 
         Raises:
-            InputError: The table cannot be used; the message names the column and the first bad row.
+            InputError: The table or a constraint cannot be used; the message names the column, and the row or the wish.
         """
         started = time.monotonic()
-        learned = self._learned()
+        learned, schema = self._learned(), self.schema_
         if seconds is not None and not seconds > 0:
             raise InputError(f"the time budget must be a positive number of seconds; given {seconds!r}")
-        walk = Walk(
-            steps=self.steps,
-            step_size=self.step_size,
-            damping=self.damping,
-            tidy=self.tidy,
-            home=self.home,
-            fidelity=self.fidelity,
-            deadline=math.inf if seconds is None else started + seconds,
-            progress=self.progress,
+        constraints = Constraints.of(
+            schema, lock=lock, directions=directions, ranges=ranges, max_changes=max_changes, difficulty=difficulty
         )
+        settings, deadline = self._settings(), math.inf if seconds is None else started + seconds
+        walk = Walk(**{name: settings[name] for name in WALK}, deadline=deadline, progress=self.progress)
         classes = learned.subject.classes
         place = None if target_class == OTHER and OTHER not in classes else learned.subject.index(target_class)
-        request = Request(place, confidence, method or self.method, walk, keep_paths)
-        frame, imputed = self._prepared(table)
+        request = Request(place, confidence, method or self.method, walk, keep_paths, constraints, plans)
+        frame, imputed = prepared(table, schema, self.target_, self.imputer_)
         known, unknown = unknown_categories(learned.encoder, frame)
         places = torch.from_numpy(np.flatnonzero(known)).to(learned.rows.device)
         x = learned.encoder.encode(frame[known]).to(learned.rows.device)
+        bounds = constraints.bounds(learned.encoder, frame[known], x)
         before = learned.subject.about(frame[known], x)
-        groups = answer(learned, x, before, places, request) if len(x) else []
-        described = {
-            "method": request.method,
-            "target_class": OTHER if place is None else classes[place],
-            "confidence": confidence,
-            "seed": self.seed,
-            "model": learned.subject.name,
-            "steps": self.steps,
-            "damping": self.damping,
-            "seconds": seconds,
-        }
-        if request.method in ("rsgd-c", "ambient"):
-            described["representation"] = self.representation_
+        groups = answer(learned, x, before, places, request, bounds) if len(x) else []
+        wanted = OTHER if place is None else classes[place]
+        asked = {"target_class": wanted, "confidence": confidence, "seconds": seconds, "plans": plans}
+        described = record(settings, constraints, method=request.method, **asked)
         return assemble(learned, frame, imputed, unknown, groups, request, described, str(self.diagnostics_))
+
+    def repeat(self, asked: Explanation | Mapping[str, Any], table: Any = None) -> Explanation:
+        """Ask for the same again.
+
+        Args:
+            asked: An explanation, or the `request` of one.
+            table: The rows to ask about; by default those of the explanation.
+
+        Raises:
+            InputError: The request was made with other settings of the explainer; the message names them.
+        """
+        rows, again, plan = asked_again(asked, table, self._settings())
+        result = self.explain(rows, **again)
+        return result if plan is None else result.plan(plan)
 
     def predict_proba(self, table: Any) -> pd.DataFrame:
         """The probabilities that the model under explanation gives, one column a class, on the original columns."""
         learned = self._learned()
-        frame, _ = self._prepared(table)
+        frame, _ = prepared(table, self.schema_, self.target_, self.imputer_)
         x = learned.encoder.encode(frame).to(learned.rows.device)
         answers = learned.subject.about(frame, x).double().cpu().numpy()
         return pd.DataFrame(answers, index=frame.index, columns=list(learned.subject.classes))
@@ -274,11 +289,8 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         self.schema_: Schema = learned.encoder.schema
         self.classes_: Labels = learned.subject.classes
         self.representation_: str = getattr(learned.subject.classifier, "layer", "its last hidden layer")
-        if warn and diagnostics.verdict == BAD:
-            worst = diagnostics.findings[0]
-            warnings.warn(
-                f"{worst.text} Try {worst.advice} See explainer.diagnostics().", CounterpathWarning, stacklevel=3
-            )
+        if warn and diagnostics.alarm:
+            warnings.warn(f"{diagnostics.alarm} See explainer.diagnostics().", CounterpathWarning, stacklevel=3)
         return self
 
     def _learned(self) -> Learned:
@@ -287,6 +299,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         learned: Learned = self.learned_
         return learned
 
-    def _prepared(self, table: Any) -> tuple[pd.DataFrame, list[str]]:
-        """The rows as a pandas frame without label and without gaps, and which columns were filled in, in words."""
-        return prepared(table, self.schema_, self.target_, self.imputer_)
+    def _settings(self) -> dict[str, Any]:
+        """What an answer depends on beside the request."""
+        own = {name: getattr(self, name) for name in (*WALK, "seed")}
+        return {**own, "model": self._learned().subject.name, "representation": self.representation_}

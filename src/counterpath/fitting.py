@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -52,7 +53,7 @@ class Lessons:
 
 def learn(lessons: Lessons, encoder: Encoder, rows: Float[Tensor, "n D"], labelled: Labelled | None) -> Learned:
     """Learn from encoded training rows and, if there are any, their labels."""
-    model, run, schema = lessons.model, lessons.run, encoder.schema
+    model, run = lessons.model, lessons.run
     classes = _classes(lessons, encoder, rows, labelled and labelled[0])  # before anything is trained
     held_out = hold_out(len(rows), run.seed, labelled and labelled[1]).to(rows.device)
     trained = rows[~held_out]
@@ -66,11 +67,16 @@ def learn(lessons: Lessons, encoder: Encoder, rows: Float[Tensor, "n D"], labell
         subject = torch_subject(model, rows, lessons.representation, named(model), classes)
     else:
         subject = learn_surrogate(model, classes, space, encoder, rows, held_out, run)
-    if lessons.method == "flow" and schema.immutable:
-        raise InputError(f"a flow cannot hold immutable features: {', '.join(schema.immutable)}; try method='rsgd'")
     flow = learn_flow(trained, run) if lessons.method == "flow" else None
     learned = Learned(encoder, subject, space, flow, rows, held_out, subject.answers(rows))
     return with_landmarks(learned, run.seed)
+
+
+def labels_for(learned: Learned, labelled: Labelled | None) -> Tensor | None:
+    """The labels of the training rows as the model's classes; None if there are none, or they are others."""
+    if labelled is None or len(labelled[0]) != len(learned.subject.classes):
+        return None
+    return torch.from_numpy(labelled[1]).to(learned.rows.device)
 
 
 def _classes(lessons: Lessons, encoder: Encoder, rows: Float[Tensor, "n D"], labels: Labels | None) -> Labels:

@@ -12,13 +12,13 @@ from torch import Tensor
 from counterpath.blocks import map_blocks
 from counterpath.data.encoding import Encoder
 from counterpath.geometry.neighbours import Neighbours
+from counterpath.journey import Data
 from counterpath.methods import AnyParts, Parts
 from counterpath.models.flow import FlowModel
 from counterpath.models.generator import Generator
-from counterpath.models.held import Held
 from counterpath.models.latent import LatentModel
 from counterpath.models.vae import VAE
-from counterpath.pursuit import Data, Landmarks, Quest, Walk
+from counterpath.pursuit import Landmarks, Quest, Walk
 from counterpath.subject import Subject
 
 _REACHING = 1000
@@ -78,7 +78,7 @@ class Learned:
 
     encoder: Encoder
     subject: Subject
-    generator: VAE | Held | Generator
+    generator: VAE | Generator
     flow: FlowModel | None
     rows: Float[Tensor, "n D"]
     held_out: Tensor
@@ -140,4 +140,4 @@ class Learned:
         exact = self.subject.kind != "asked"
         classifier, answers = self.parts.classifier, self.subject.answers
         data = Data(self.neighbours, self.reach)
-        return Quest(classifier, answers, exact, self.encoder, self.space, self.landmarks, walk, data)
+        return Quest(classifier, answers, exact, self.space, self.landmarks, walk, data)

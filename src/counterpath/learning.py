@@ -18,13 +18,14 @@ from counterpath.models.classifier import Classifier, fit_classifier
 from counterpath.models.flow import FlowModel, fit_flow
 from counterpath.models.foreign import TorchClassifier
 from counterpath.models.generator import Autoencoder, Generator, draw
-from counterpath.models.held import Held
 from counterpath.models.latent import given
 from counterpath.models.layers import settle
 from counterpath.models.surrogate import Agreement, Answers, Lesson, agreement, fit_surrogate, mistakes
 from counterpath.models.training import Run
-from counterpath.models.vae import OUTPUTS, VAE, VAETraining, fit_uncertainty, fit_vae
+from counterpath.models.vae import OUTPUTS, VAE
+from counterpath.models.vae_training import VAETraining, fit_uncertainty, fit_vae
 from counterpath.pursuit import Landmarks, Quest, Walk
+from counterpath.scope import Scope
 from counterpath.search.wanted import Wanted
 from counterpath.subject import Labels, Subject, asked, asked_table, differentiable, named
 
@@ -82,8 +83,8 @@ def hold_out(count: int, seed: int, labels: np.ndarray | None = None) -> Tensor:
 
 def learn_space(
     rows: Tensor, encoder: Encoder, sizes: Sizes, run: Run, own: Autoencoder | None = None
-) -> VAE | Held | Generator:
-    """Fit a VAE to the rows, told their immutable columns, or our uncertainty to a user's own generator."""
+) -> VAE | Generator:
+    """Fit a VAE to the rows, which can be told any features, or our uncertainty to a user's own generator."""
     batch, epochs = schedule(len(rows), 4000)
     epochs = epochs if isinstance(sizes.epochs, str) else sizes.epochs
     training = VAETraining(
@@ -96,22 +97,17 @@ def learn_space(
     if different < 2:
         raise InputError("all training rows are equal: there is nothing that could change")
     centers = sizes.centers if isinstance(sizes.centers, int) else min(200, max(10, len(rows) // 20))
-    held = encoder.columns(*encoder.schema.immutable)
     if len(encoder.schema.immutable) == len(encoder.schema):
         raise InputError("all features are immutable: there is nothing that could change")
     if own is not None:
-        if held:
-            raise InputError(
-                "a generator of your own cannot hold immutable features; fit without it, or with a schema in which "
-                f"these may change: {', '.join(encoder.schema.immutable)}"
-            )
         model = Generator(own, rows, centers=centers, category=_categories(encoder, rows))
         fit_uncertainty(model, rows, training=training, run=run)
         return model
-    vae = fit_vae(
+    return fit_vae(
         rows,
         _latent(sizes.latent, len(encoder.schema)),
-        context=rows[:, held] if held else None,
+        features=encoder.layout,
+        held=encoder.columns(*encoder.schema.immutable),
         hidden=sizes.hidden,
         output=sizes.number,
         blocks=encoder.blocks,
@@ -119,7 +115,6 @@ def learn_space(
         training=training,
         run=run,
     )
-    return Held(vae, held).to(rows.device) if held else vae
 
 
 def learn_classifier(
@@ -146,7 +141,7 @@ def learn_classifier(
 def learn_surrogate(
     model: Any,
     classes: Labels,
-    space: VAE | Held | Generator,
+    space: VAE | Generator,
     encoder: Encoder,
     rows: Tensor,
     held_out: Tensor,
@@ -174,18 +169,18 @@ def learn_surrogate(
 
 
 def _visited(
-    surrogate: Classifier, answers: Answers, space: VAE | Held | Generator, encoder: Encoder, rows: Tensor, seed: int
+    surrogate: Classifier, answers: Answers, space: VAE | Generator, encoder: Encoder, rows: Tensor, seed: int
 ) -> Lesson:
     """Rows that searches from a few training rows to any other class visit, as long as the surrogate is followed."""
     parts = Parts[Any, Any](surrogate, space).folded()
     assert parts.vae is not None
     told = differentiable(surrogate)
-    quest = Quest(parts.classifier, told, True, encoder, parts.vae, None, Walk(steps=_VISITS))
+    quest = Quest(parts.classifier, told, True, parts.vae, None, Walk(steps=_VISITS))
     order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))[:_VISITORS]
     start = rows[order.to(rows.device)]
-    now = told(start).argmax(-1)
+    now, method = told(start).argmax(-1), METHODS["rsgd"](parts)
     seen = [
-        quest.pursue(METHODS["rsgd"](parts), start[now == place], Wanted(place, other=True, confidence=0.7)).x
+        quest.pursue(method, Scope.of(encoder, start[now == place]), Wanted(place, other=True, confidence=0.7)).x
         for place in now.unique().tolist()
     ]
     x = torch.unique(torch.cat(seen), dim=0)

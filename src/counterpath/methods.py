@@ -18,7 +18,6 @@ from counterpath.errors import NotFittedError
 from counterpath.geometry.metric import Metric, euclidean, guided, pullback
 from counterpath.models.classifier import Classifier, Differentiable
 from counterpath.models.flow import FlowModel
-from counterpath.models.held import Held
 from counterpath.models.latent import IdentityModel, LatentModel
 from counterpath.models.layers import fold
 from counterpath.models.vae import VAE
@@ -42,11 +41,6 @@ class Parts(Generic[C, V]):
     vae: V | None = None
     flow: FlowModel | None = None
 
-    @property
-    def held(self) -> list[int]:
-        """The columns that the generative model leaves as they are; methods that search in X leave them, too."""
-        return self.vae.columns.tolist() if isinstance(self.vae, Held) else []
-
     def folded(self) -> "Parts[C, V]":
         """The same with our own models as copies that are fastest to evaluate; a user's models stay as they are."""
         return Parts(_folded(self.classifier), _folded(self.vae), _folded(self.flow))
@@ -65,12 +59,12 @@ class Method:
 
 def wachter(parts: AnyParts) -> Method:
     """Gradient descent on the row itself (Wachter et al., 2017; the paper's equation 1)."""
-    return Method(IdentityModel(parts.held), euclidean)
+    return Method(IdentityModel(), euclidean)
 
 
 def ambient(parts: AnyParts) -> Method:
     """Riemannian descent on the row itself, under the classifier's metric M_X (the paper's equation 4)."""
-    return Method(IdentityModel(parts.held), guided(parts.classifier.representation))
+    return Method(IdentityModel(), guided(parts.classifier.representation))
 
 
 def sgd(parts: AnyParts) -> Method:
@@ -113,4 +107,4 @@ def _fitted(name: str, model: LatentModel | None) -> LatentModel:
 
 
 def _folded(model: M) -> M:
-    return fold(model) if isinstance(model, Classifier | VAE | Held | FlowModel) else model
+    return fold(model) if isinstance(model, Classifier | VAE | FlowModel) else model

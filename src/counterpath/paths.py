@@ -45,8 +45,8 @@ class Paths:
         """Which rows end at a counterfactual."""
         return self.reason == StopReason.CONFIDENCE_REACHED
 
-    def points(self, keep: Bool[Tensor, "p"], **changes: Tensor) -> "Paths":
-        """Some of the points."""
+    def points(self, keep: Tensor, **changes: Tensor) -> "Paths":
+        """Some of the points, by a mask or by their places."""
         of_points = ("row", "x", "z", "sigma", "probability", "met")
         return replace(self, **{name: getattr(self, name)[keep] for name in of_points}, **changes)
 
@@ -58,6 +58,21 @@ def shares(steps: Float[Tensor, "n"]) -> tuple[Int[Tensor, "p"], Float[Tensor, "
     firsts = (counts + 1).cumsum(0) - (counts + 1)
     place = torch.arange(len(row), device=steps.device) - firsts[row]
     return row, place.to(steps.dtype) / counts[row]
+
+
+def firsts(row: Int[Tensor, "p"]) -> Bool[Tensor, "p"]:
+    """Which points are the first of their row."""
+    first = torch.ones_like(row, dtype=torch.bool)
+    first[1:] = row[1:] != row[:-1]
+    return first
+
+
+def progress(row: Int[Tensor, "p"]) -> Float[Tensor, "p"]:
+    """How much of the way of its row lies behind each point, from 0 to 1 (1 for a path of one point), by steps."""
+    counts = torch.bincount(row)
+    place = torch.arange(len(row), device=row.device) - (counts.cumsum(0) - counts)[row]
+    behind = counts[row] - 1
+    return torch.where(behind > 0, place / behind.clamp_min(1), 1.0)
 
 
 def flat(found: Trajectory) -> tuple[Tensor, Tensor, Tensor]:
@@ -89,11 +104,20 @@ def ended(paths: Paths) -> Paths:
     return paths.points(place <= first[paths.row], reason=reason)
 
 
+def picked(paths: Paths, rows: Int[Tensor, "m"]) -> Paths:
+    """The paths of these rows, numbered anew; a row may be there more than once."""
+    counts = torch.bincount(paths.row, minlength=len(paths.reason))
+    number = torch.arange(len(rows), device=rows.device).repeat_interleave(counts[rows])
+    taken = counts[rows].cumsum(0) - counts[rows]
+    starts = (counts.cumsum(0) - counts)[rows]
+    points = torch.arange(len(number), device=rows.device) - taken[number] + starts[number]
+    kept = paths.points(points, reason=paths.reason[rows], led=paths.led[rows])
+    return replace(kept, row=number)
+
+
 def some(paths: Paths, mask: Bool[Tensor, "n"]) -> Paths:
     """The paths of some rows, numbered anew."""
-    number = mask.long().cumsum(0) - 1
-    kept = paths.points(mask[paths.row], reason=paths.reason[mask], led=paths.led[mask])
-    return replace(kept, row=number[kept.row])
+    return picked(paths, mask.nonzero()[:, 0])
 
 
 def better(before: Paths | None, after: Paths) -> Paths:

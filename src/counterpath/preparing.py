@@ -13,9 +13,11 @@ from counterpath.data.encoding import Encoder
 from counterpath.data.frames import to_pandas
 from counterpath.data.impute import Imputer
 from counterpath.data.schema import Schema
-from counterpath.errors import InputError
+from counterpath.errors import InputError, choose
 
 FEWEST_ROWS = 10
+MISSING = ("error", "impute")
+"""How missing values can be treated: refused, or filled in."""
 Target = str | Sequence[Any] | pd.Series | np.ndarray | None
 """The column of the label, the labels, or neither."""
 
@@ -39,8 +41,9 @@ class Training:
     imputer: Imputer | None
 
 
-def training(table: Any, target: Target, schema: Schema | None, encoder: Encoder | None, *, impute: bool) -> Training:
+def training(table: Any, target: Target, schema: Schema | None, encoder: Encoder | None, *, missing: str) -> Training:
     """A table to learn from: what is not given of schema and encoder follows from it."""
+    choose("way to treat missing values", missing, dict.fromkeys(MISSING))
     features, labels, name = _without_labels(to_pandas(table), target)
     if len(features) < FEWEST_ROWS:
         raise InputError(f"a fit needs at least {FEWEST_ROWS} rows; given {len(features)}")
@@ -48,7 +51,7 @@ def training(table: Any, target: Target, schema: Schema | None, encoder: Encoder
         schema = encoder.schema
     schema = Schema.infer(features) if schema is None else schema
     check_columns(features, schema)
-    imputer = Imputer.fit(features, schema) if impute else None
+    imputer = Imputer.fit(features, schema) if missing == "impute" else None
     features = features if imputer is None else imputer.fill(features)[0]
     return Training(features, labels, name, Encoder.fit(features, schema) if encoder is None else encoder, imputer)
 

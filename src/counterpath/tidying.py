@@ -20,10 +20,12 @@ def needless(
     met: Check,
     probability: Score,
     plausible: Callable[[Tensor, Tensor], Tensor],
+    difficulty: Sequence[float] | None = None,
 ) -> Bool[Tensor, "n f"]:
     """Which features of every counterfactual can be put back, all of them together.
 
-    Greedy: the feature whose return alone costs the least probability is tried first. A change is put back if the row
+    Greedy: what is hardest to change is tried first, and of equals the feature whose return alone costs the least
+    probability. A change is put back if the row
     is still valid without it, and no less plausible than it may be.
 
     Args:
@@ -33,9 +35,13 @@ def needless(
         met: For which rows the model gives the wanted outcome.
         probability: Of the wanted outcome.
         plausible: Which rows are plausible enough, given them and the counterfactuals they came from.
+        difficulty: Of each feature; by default the same.
     """
     alone = torch.stack([probability(_returned(end, factual, columns)) for columns in layout], dim=1)
     order = alone.argsort(dim=1, descending=True, stable=True)
+    if difficulty is not None:
+        hardness = torch.tensor(difficulty, device=end.device)[order]
+        order = order.gather(1, hardness.argsort(dim=1, descending=True, stable=True))
     row, back = end.clone(), torch.zeros(len(end), len(layout), dtype=torch.bool, device=end.device)
     wide = torch.zeros(len(layout), end.shape[1], dtype=torch.bool, device=end.device)
     for number, columns in enumerate(layout):

@@ -78,13 +78,14 @@ def test_jacobians_agree_with_differences_and_with_each_other(name: str) -> None
     torch.testing.assert_close(closed, autodiff, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("context", [0, 2])
+@pytest.mark.parametrize("told", [False, True])
 @pytest.mark.parametrize("blocks", [(), ((1, 4), (4, 6))])
-def test_the_linearisation_of_a_vae(context: int, blocks: tuple[tuple[int, int], ...]) -> None:
-    vae = random_vae(context=context, blocks=blocks)
+def test_the_linearisation_of_a_vae(told: bool, blocks: tuple[tuple[int, int], ...]) -> None:
+    vae = random_vae(told=told, blocks=blocks, held=(0,) if told else ())
     with seeded(4):
         z = torch.randn(9, 3, dtype=torch.float64)
-        condition = torch.rand(9, context, dtype=torch.float64) if context else None
+        x, mask = torch.rand(9, 6, dtype=torch.float64), torch.rand(9, 6) < 0.3
+        condition = vae.given(x, mask)
     lin = vae.linearize(z, condition)
     assert lin.std is not None
     assert lin.std_jac is not None

@@ -7,7 +7,7 @@ from counterpath.geometry.linearize import jacobian_autodiff
 from counterpath.models.generator import Generator, draw
 from counterpath.models.latent import LatentModel
 from counterpath.models.training import Run
-from counterpath.models.vae import VAETraining, fit_uncertainty
+from counterpath.models.vae_training import VAETraining, fit_uncertainty
 
 
 class Rotation(nn.Module):

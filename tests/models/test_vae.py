@@ -1,5 +1,6 @@
 import pytest
 import torch
+from torch import Tensor
 
 from counterpath.data.surface import Surface
 from counterpath.errors import InputError
@@ -7,7 +8,8 @@ from counterpath.geometry.linearize import jacobian_autodiff
 from counterpath.methods import Parts
 from counterpath.models.calibration import calibrate
 from counterpath.models.training import Run, seeded
-from counterpath.models.vae import VAE, VAETraining, category_columns, fit_uncertainty, fit_vae
+from counterpath.models.vae import VAE, category_columns
+from counterpath.models.vae_training import VAETraining, fit_uncertainty, fit_vae
 
 from ..conftest import random_vae
 
@@ -46,25 +48,39 @@ def test_calibration_tells_data_from_emptiness(parts: Parts, surface: Surface) -
     assert 0 < found.sigma_share < 1
 
 
-def test_a_conditioned_vae_needs_its_context(surface: Surface) -> None:
-    context = surface.x[:, :1]
-    vae = fit_vae(surface.x, 2, context=context, hidden=(16,), output="linear", centers=20, training=SHORT, run=Run())
-    assert vae.linearize(vae.encode(surface.x, context), context).mean_jac.shape == (600, 3, 2)
-    with pytest.raises(InputError, match="conditioned on 1 features; given 0"):
-        vae.encode(surface.x)
-    with pytest.raises(InputError, match="conditioned on 0 features; given 1"):
-        random_vae().decode(torch.zeros(2, 3).double(), torch.zeros(2, 1).double())
+def test_a_vae_that_is_told_columns_needs_its_context() -> None:
+    with pytest.raises(InputError, match="is told columns of the row: give it the context of `given`"):
+        random_vae(told=True).decode(torch.zeros(2, 3).double())
+    with pytest.raises(InputError, match="is told nothing; the context given is too much"):
+        random_vae().decode(torch.zeros(2, 3).double(), torch.zeros(2, 12).double())
+    with pytest.raises(InputError, match="holds columns by being told them"):
+        VAE(3, 2, held=[1])
 
 
-def test_an_implausible_pair_of_code_and_context_is_uncertain() -> None:
+def _linked() -> tuple[VAE, Tensor]:
+    """One code for four columns: 0 or 1, close to that, and two that have nothing to do with it."""
     with seeded(0):
-        context = torch.rand(400, 1).round()
-        x = torch.cat([context + 0.05 * torch.randn(400, 1), torch.rand(400, 1)], 1)
-    training = VAETraining(mean_epochs=30, std_epochs=5, batch_size=64)
-    vae = fit_vae(x, 1, context=context, hidden=(16,), output="linear", centers=20, training=training, run=Run())
-    codes = vae.encode(x, context)
-    between = torch.full_like(context, 0.5)
-    assert vae.uncertainty(codes, between).median() > 3 * vae.uncertainty(codes, context).median()
+        first = torch.rand(600, 1).round()
+        x = torch.cat([first, 0.1 + 0.8 * first + 0.03 * torch.randn(600, 1), torch.rand(600, 2).round()], 1)
+    training = VAETraining(mean_epochs=60, std_epochs=10, batch_size=64, std_learning_rate=0.01)
+    features = tuple(slice(column, column + 1) for column in range(4))
+    return fit_vae(x, 1, features=features, hidden=(32,), centers=20, training=training, run=Run()), x
+
+
+def test_what_a_vae_is_told_it_says_of_the_rest() -> None:
+    vae, x = _linked()
+    z, mask = vae.encode(x), torch.tensor([True, False, False, False]).expand_as(x)
+    plain, told = (vae.decode(z, vae.given(x, which)) for which in (None, mask))
+    assert torch.equal(told[:, 0], x[:, 0])
+    rest = [(decoded - x)[:, 1:].square().mean() for decoded in (plain, told)]
+    assert rest[1] < rest[0]
+
+
+def test_an_implausible_pair_of_code_and_told_columns_is_uncertain() -> None:
+    vae, _ = _linked()
+    x = torch.tensor([[0.0, 0.1, 0.0, 1.0], [1.0, 0.9, 1.0, 0.0]])
+    z, mask = vae.encode(x), torch.tensor([[True, False, False, False]] * 2)
+    assert (vae.uncertainty(z, vae.given(1 - x, mask)) > 1.2 * vae.uncertainty(z, vae.given(x, mask))).all()
 
 
 def test_fewer_rows_than_centres_are_refused(surface: Surface) -> None:

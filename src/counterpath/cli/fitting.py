@@ -14,7 +14,8 @@ from counterpath.cli.printing import say, show
 from counterpath.data.schema import Schema
 from counterpath.devices import resolve_device
 from counterpath.errors import CheckpointError, CounterpathWarning, InputError, choose
-from counterpath.explainer import MISSING, Explainer
+from counterpath.explainer import Explainer
+from counterpath.preparing import MISSING
 
 Data = Annotated[str, typer.Argument(help="CSV, TSV, Parquet, JSON or JSON lines; - is CSV on standard input.")]
 Immutable = Annotated[str, typer.Option(help="Columns that must not change, separated by commas.")]

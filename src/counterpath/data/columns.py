@@ -87,7 +87,8 @@ def refuse(column: pd.Series, bad: NDArray[np.bool_], problem: str) -> None:
         place = int(bad.argmax())
         value = column.iloc[place]
         plain = value.item() if isinstance(value, np.generic) else value
-        raise InputError(f"column {column.name!r}, row {column.index[place]}: {plain!r} {problem}")
+        label = column.index[[place]].tolist()[0]  # of plain values, also where it is a tuple
+        raise InputError(f"column {column.name!r}, row {label}: {plain!r} {problem}")
 
 
 def _numbers(column: pd.Series, feature: Feature) -> NDArray[np.float64]:

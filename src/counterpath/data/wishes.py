@@ -54,9 +54,14 @@ def direction(feature: Feature, given: Any) -> str:
     return str(given)
 
 
+def paired(feature: Feature) -> bool:
+    """Whether a range of the feature is a pair of ends: its values have an order, and are more than two."""
+    return feature.kind in _PAIRED
+
+
 def span(feature: Feature, given: Any) -> tuple[Any, ...]:
-    """Where a feature must stay: (low, high) if its values have an order and are more than two, else categories."""
-    if feature.kind not in _PAIRED:
+    """Where a feature must stay: (low, high), or the categories that are allowed."""
+    if not paired(feature):
         return _categories(feature, given)
     listed = None if isinstance(given, Set) else _listed(given)
     if listed is None or len(listed) != 2:
@@ -76,7 +81,7 @@ def span(feature: Feature, given: Any) -> tuple[Any, ...]:
 def ends(feature: Feature, wanted: tuple[Any, ...]) -> tuple[float, float]:
     """The range of a feature whose values have an order as numbers, for categories as places; infinite if open."""
     places = {value: place for place, value in enumerate(feature.categories)}
-    if feature.kind not in _PAIRED:
+    if not paired(feature):
         return float(min(places[value] for value in wanted)), float(max(places[value] for value in wanted))
     low, high = (end if end is None else float(places.get(end, -1) if places else end) for end in wanted)
     return -math.inf if low is None else low, math.inf if high is None else high
@@ -84,7 +89,7 @@ def ends(feature: Feature, wanted: tuple[Any, ...]) -> tuple[float, float]:
 
 def told(feature: Feature, wanted: tuple[Any, ...]) -> str:
     """A range in words."""
-    if feature.kind not in _PAIRED:
+    if not paired(feature):
         return " or ".join(map(repr, wanted))
     low, high = wanted
     if low is None or high is None:

@@ -23,7 +23,8 @@ from counterpath.models.calibration import Calibration, calibrate
 from counterpath.models.classifier import Classifier, balanced_accuracy, fit_classifier
 from counterpath.models.flow import fit_flow
 from counterpath.models.training import Run
-from counterpath.models.vae import VAE, VAETraining, fit_vae
+from counterpath.models.vae import VAE
+from counterpath.models.vae_training import VAETraining, fit_vae
 from counterpath.search.nearest import nearest_accepted, straight_path
 from counterpath.search.objective import Objective
 from counterpath.search.traverse import traverse

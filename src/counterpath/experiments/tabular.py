@@ -34,7 +34,8 @@ from counterpath.models.calibration import Calibration, calibrate
 from counterpath.models.classifier import Classifier, balanced_accuracy, fit_classifier
 from counterpath.models.layers import RBFPrecision
 from counterpath.models.training import Run
-from counterpath.models.vae import VAE, VAETraining, fit_uncertainty, fit_vae
+from counterpath.models.vae import VAE
+from counterpath.models.vae_training import VAETraining, fit_uncertainty, fit_vae
 from counterpath.report import write_report
 from counterpath.search.nearest import nearest_accepted
 from counterpath.search.objective import Objective

@@ -139,11 +139,8 @@ class Row:
     def _closest(self) -> str:
         if not self.changes:
             return "nothing that was tried came closer than the row itself"
-        if self.p_after < self.confidence:
-            reached, asked = _apart(probability, self.p_after, self.confidence, digits=2)
-            score = f"{reached}, where {asked} was asked"
-        else:
-            score = f"{probability(self.p_after)}, but the model says {self.after} there"
+        there = f"{probability(self.p_after)}, but the model says {self.after} there"
+        score = shortfall(self.p_after, self.confidence) if self.p_after < self.confidence else there
         return f"the closest came to {score}, if {self._clauses}"
 
     @property
@@ -187,6 +184,12 @@ def probability(given: float, digits: int = 2) -> str:
     if float(text) == 0 < given:
         return f"<{smallest:.{digits}f}"
     return f">{1 - smallest:.{digits}f}" if given < 1 == float(text) else text
+
+
+def shortfall(reached: float, asked: float) -> str:
+    """A probability beside the higher one that was asked for, with as many digits as it takes to tell them apart."""
+    texts = _apart(probability, reached, asked, digits=2)
+    return f"{texts[0]}, where {texts[1]} was asked"
 
 
 def percent(share: float) -> str:

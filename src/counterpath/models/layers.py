@@ -125,10 +125,14 @@ class RBFPrecision(nn.Module):
 
     γ(z) = W·exp(−λ_k‖z − c_k‖²) + ζ with W > 0, one output a feature; σ(z) = γ(z)^(−1/2). `forward` returns σ.
 
+    A network that is told columns takes [z, x∘m, m] (see `told`). Its centres are rows with their codes, and the
+    squared distance is ‖z − c_k‖² + ‖m∘(x − x_k)‖²: a code that no row with the told columns has is far from all.
+
     Args:
         inputs: Width of a code.
         outputs: Number of features.
         centers: Number of centres.
+        told: Width of a row of which some columns are told; 0 for a network that sees only codes.
         tied: One weight a feature, shared by all centres, so that σ follows the density of the codes; otherwise one a
             feature and centre, so that σ also follows where the mean errs more, and is rougher.
         zeta: The floor ζ.
@@ -142,13 +146,13 @@ class RBFPrecision(nn.Module):
     bandwidth: Tensor
 
     def __init__(
-        self, inputs: int, outputs: int, centers: int, *, tied: bool = True, zeta: float = DEFAULT_ZETA
+        self, inputs: int, outputs: int, centers: int, *, told: int = 0, tied: bool = True, zeta: float = DEFAULT_ZETA
     ) -> None:
         super().__init__()
-        self.zeta = zeta
+        self.zeta, self.inputs, self.told = zeta, inputs, told
         self._placed = False
         self.log_weight = nn.Parameter(torch.full((outputs, 1 if tied else centers), torch.nan))
-        self.register_buffer("centers", torch.full((centers, inputs), torch.nan))
+        self.register_buffer("centers", torch.full((centers, inputs + told), torch.nan))
         self.register_buffer("bandwidth", torch.full((centers,), torch.nan))
 
     @torch.no_grad()
@@ -159,22 +163,24 @@ class RBFPrecision(nn.Module):
         *,
         bandwidth: float | str = "auto",
         per_center: bool = False,
+        rows: Float[Tensor, "n D"] | None = None,
         seed: int = 0,
     ) -> None:
         """Put the centres on the data, choose λ, and begin with W such that σ on the data is `spread`.
 
         Args:
-            codes: Where the training data lie.
+            codes: Where the training data lie; with what is told about them, for a network that is told columns.
             spread: Standard deviation of what the mean gets wrong there.
             bandwidth: A number is the paper's λ. "auto" is λ = 1/(2r²), where r is the median over the centres of the
                 root mean squared distance between a centre and its own codes: the bumps of neighbouring centres then
                 overlap on the data and end where the data do, whatever the scale of the codes.
             per_center: With "auto", give every centre the λ of its own radius, bounded from below by a quarter of the
                 median radius, so that a cluster of a single point does no harm.
+            rows: The training rows, for a network that is told columns.
             seed: Of k-means.
         """
         count = len(self.centers)
-        points = codes.detach().double().cpu().numpy()
+        points = codes.detach()[:, : self.inputs + self.told].double().cpu().numpy()
         if len(np.unique(points, axis=0)) < count:
             raise InputError(
                 f"{count} RBF centres need at least as many different codes; given {len(points)} codes, "
@@ -182,6 +188,9 @@ class RBFPrecision(nn.Module):
             )
         clusters = KMeans(count, n_init=1, random_state=seed).fit(points)
         self.centers.copy_(torch.from_numpy(clusters.cluster_centers_))
+        if self.told:
+            assert rows is not None
+            self.centers[:, self.inputs :] = _cluster_means(rows, clusters.labels_, count)
         if bandwidth == "auto":
             self.bandwidth.copy_(torch.from_numpy(_bandwidths(points, clusters, per_center)))
         elif isinstance(bandwidth, str) or not bandwidth > 0:
@@ -209,7 +218,13 @@ class RBFPrecision(nn.Module):
 
     def _squared_distances(self, z: Tensor) -> Tensor:
         # Differences first: the expanded form loses the digits that matter close to a centre.
-        return (z[..., None, :] - self.centers).square().sum(-1)
+        near = (z[..., None, : self.inputs] - self.centers[:, : self.inputs]).square().sum(-1)
+        if not self.told:
+            return near
+        values, mask = z[..., self.inputs :].chunk(2, dim=-1)
+        rows = self.centers[:, self.inputs :]
+        apart = values.square().sum(-1, keepdim=True) - 2 * values @ rows.T + mask @ rows.T.square()
+        return near + apart.clamp_min(0)
 
     def _insist_fitted(self) -> None:
         # Asked once: weights that were loaded show it by being numbers, and on a GPU every look costs a wait.
@@ -225,11 +240,20 @@ def _(layer: RBFPrecision, value: Tensor, tangents: Tensor) -> tuple[Tensor, Ten
     weight = layer._weight()
     bumps = layer._bumps(value)
     precision = F.linear(bumps, weight) + layer.zeta
-    slopes = (bumps * layer.bandwidth)[:, :, None] * (value[:, None, :] - layer.centers)
+    toward = value[:, None, : layer.inputs] - layer.centers[:, : layer.inputs]
+    slopes = (bumps * layer.bandwidth)[:, :, None] * toward
     gamma_jac = -2 * torch.einsum("ok,nki->noi", weight, slopes)
-    gamma_tangents = torch.einsum("noi,dni->dno", gamma_jac, tangents)
+    gamma_tangents = torch.einsum("noi,dni->dno", gamma_jac, tangents[..., : layer.inputs])  # what is told stays
     std = torch.rsqrt(precision)
     return std, -0.5 * gamma_tangents * (std / precision)
+
+
+def _cluster_means(rows: Tensor, labels: np.ndarray, count: int) -> Tensor:
+    """The mean row of each cluster."""
+    label = torch.from_numpy(labels.astype(np.int64)).to(rows.device)
+    total = torch.zeros(count, rows.shape[1], dtype=torch.float64, device=rows.device)
+    total.index_add_(0, label, rows.double())
+    return (total / torch.bincount(label, minlength=count)[:, None]).to(rows.dtype)
 
 
 def _bandwidths(points: np.ndarray, clusters: KMeans, per_center: bool) -> np.ndarray:

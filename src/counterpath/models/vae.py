@@ -1,20 +1,16 @@
 """A variational autoencoder whose decoder knows where it has seen data."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from counterpath.blocks import map_blocks
 from counterpath.errors import InputError, choose
 from counterpath.geometry.linearize import Linearization, axes, jacobian
 from counterpath.models.latent import join
 from counterpath.models.layers import DEFAULT_ZETA, RBFPrecision, TableOutput, mlp
-from counterpath.models.training import Run, insist_finite, seeded, train
+from counterpath.models.told import copied, heard, tell
 
 OUTPUTS: dict[str, type[nn.Module]] = {"sigmoid": nn.Sigmoid, "linear": nn.Identity}
 
@@ -26,8 +22,10 @@ class VAE(nn.Module):
         features: D, the width of a row.
         latent: d, the width of a code.
         hidden: Widths of the encoder's hidden layers; the decoder mirrors them.
-        context: Width of what the model is conditioned on; 0 for an unconditional model. Encoder, mean and
-            uncertainty all see it.
+        told: Whether mean and uncertainty are told some columns of the row, which are copied through (see `told`).
+            The others stay plausible given those, and the uncertainty is one of code and told columns together: a code
+            that no row with these columns has is off the data. The code itself does not depend on what is told.
+        held: Columns that a model is always told.
         output: "sigmoid" for rows in [0, 1], "linear" for rows without bounds.
         blocks: The columns of each one-hot category, as (first, last + 1); their probabilities come from a softmax.
         centers: RBF centres of the uncertainty.
@@ -44,7 +42,8 @@ class VAE(nn.Module):
         latent: int,
         *,
         hidden: tuple[int, ...] = (512, 256),
-        context: int = 0,
+        told: bool = False,
+        held: Sequence[int] = (),
         output: str = "sigmoid",
         blocks: Sequence[tuple[int, int]] = (),
         centers: int = 200,
@@ -52,144 +51,65 @@ class VAE(nn.Module):
         zeta: float = DEFAULT_ZETA,
     ) -> None:
         super().__init__()
-        self.latent, self.context, self.output = latent, context, output
+        if len(held) and not told:
+            raise InputError("a VAE holds columns by being told them: give told=True")
+        self.latent, self.told, self.output = latent, told, output
         number = choose("output", output, OUTPUTS)()
         final = TableOutput(features, blocks, number) if blocks else number
-        self.encoder = mlp([features + context, *hidden, 2 * latent])
+        context = 2 * features if told else 0
+        self.encoder = mlp([features, *hidden, 2 * latent])
         self.decoder = mlp([latent + context, *reversed(hidden), features], final=final)
         self.register_buffer("category", category_columns(features, blocks), persistent=False)
-        self.precision = RBFPrecision(latent + context, features, centers, tied=tied, zeta=zeta)
+        always = torch.zeros(features, dtype=torch.bool)
+        always[list(held)] = True
+        self.register_buffer("held", always, persistent=False)
+        self.precision = RBFPrecision(latent, features, centers, told=features if told else 0, tied=tied, zeta=zeta)
 
     category: Tensor | None
+    held: Tensor
+
+    def given(self, x: Float[Tensor, "n D"], mask: Bool[Tensor, "n D"] | None = None) -> Float[Tensor, "n 2*D"] | None:
+        """What the model is told about rows: their held columns, and those of the mask."""
+        if not self.told:
+            return None
+        return tell(x, self.held.expand_as(x) if mask is None else mask | self.held)
 
     def posterior(
         self, x: Float[Tensor, "n D"], context: Float[Tensor, "n c"] | None = None
     ) -> tuple[Float[Tensor, "n d"], Float[Tensor, "n d"]]:
         """Mean m(x) and standard deviation s(x) of the approximate posterior."""
-        mean, log_variance = self.encoder(join(x, self._checked(context))).chunk(2, dim=-1)
+        mean, log_variance = self.encoder(x).chunk(2, dim=-1)
         return mean, torch.exp(0.5 * log_variance)
 
     def encode(self, x: Float[Tensor, "n D"], context: Float[Tensor, "n c"] | None = None) -> Float[Tensor, "n d"]:
         """m(x)."""
-        return self.posterior(x, context)[0]
+        return self.posterior(x)[0]
 
     def decode(self, z: Float[Tensor, "n d"], context: Float[Tensor, "n c"] | None = None) -> Float[Tensor, "n D"]:
-        """μ(z)."""
-        return self.decoder(join(z, self._checked(context)))  # type: ignore[no-any-return]
+        """μ(z), with the columns that were told."""
+        mean = self.decoder(join(z, self._checked(context)))
+        return mean if context is None else copied(mean, context)
 
     def uncertainty(self, z: Float[Tensor, "n d"], context: Float[Tensor, "n c"] | None = None) -> Float[Tensor, "n D"]:
-        """σ(z)."""
+        """σ(z), given the columns that were told."""
         return self.precision(join(z, self._checked(context)))  # type: ignore[no-any-return]
 
     def linearize(self, z: Float[Tensor, "n d"], context: Float[Tensor, "n c"] | None = None) -> Linearization:
-        """μ(z) and σ(z) with their Jacobians by z."""
+        """μ(z) and σ(z) with their Jacobians by z; columns that were told do not move."""
         point = join(z, self._checked(context))
         tangents = axes(point, self.latent)
-        mean, std = jacobian(self.decoder, point, tangents), jacobian(self.precision, point, tangents)
-        return Linearization(*mean, *std, self.category)
+        mean, mean_jac = jacobian(self.decoder, point, tangents)
+        std = jacobian(self.precision, point, tangents)
+        if context is not None:
+            mean = copied(mean, context)
+            mean_jac = torch.where(heard(context)[1][..., None], 0, mean_jac)
+        return Linearization(mean, mean_jac, *std, self.category)
 
     def _checked(self, context: Tensor | None) -> Tensor | None:
-        width = 0 if context is None else context.shape[-1]
-        if width != self.context:
-            raise InputError(f"this VAE is conditioned on {self.context} features; given {width}")
+        if self.told != (context is not None):
+            told = "is told columns of the row: give it the context of `given`" if self.told else "is told nothing"
+            raise InputError(f"this VAE {told}; the context given is {'missing' if context is None else 'too much'}")
         return context
-
-
-@dataclass(frozen=True)
-class VAETraining:
-    """How a VAE is trained; the defaults are those of the paper's appendix.
-
-    Attributes:
-        mean_epochs: Epochs for encoder and mean.
-        std_epochs: Epochs for the RBF network, with encoder and mean frozen.
-        batch_size: Rows in a batch.
-        learning_rate: Adam's, for encoder and mean.
-        std_learning_rate: Adam's, for the RBF network.
-        beta: Weight of the Kullback–Leibler term beside the squared error, which is summed over the features.
-        category_weight: Weight of a category's cross entropy beside the squared error of numbers.
-        bandwidth: λ of the RBF network, or "auto" (see `RBFPrecision.place`).
-        per_center: With "auto", one λ a centre.
-        noise: Standard deviation of noise that the rows are taken to carry, added to what the mean gets wrong when the
-            uncertainty is fitted. Rounded and binary features can be reconstructed to a thousandth of their range; σ
-            would follow, and with it the weight of σ in the metric would vanish.
-    """
-
-    mean_epochs: int = 100
-    std_epochs: int = 300
-    batch_size: int = 512
-    learning_rate: float = 1e-3
-    std_learning_rate: float = 1e-3
-    beta: float = 1e-4
-    category_weight: float = 0.1
-    bandwidth: float | str = "auto"
-    per_center: bool = False
-    noise: float = 0.1
-
-
-def fit_vae(
-    x: Float[Tensor, "n D"],
-    latent: int,
-    *,
-    context: Float[Tensor, "n c"] | None = None,
-    hidden: tuple[int, ...] = (512, 256),
-    output: str = "sigmoid",
-    blocks: Sequence[tuple[int, int]] = (),
-    centers: int = 200,
-    tied: bool = True,
-    zeta: float = DEFAULT_ZETA,
-    training: VAETraining | None = None,
-    run: Run | None = None,
-) -> VAE:
-    """Fit a VAE in two phases: encoder and mean first; then both are frozen and only the uncertainty is fitted.
-
-    References:
-        Detlefsen, Jørgensen and Hauberg, "Reliable training and estimation of variance networks", NeurIPS 2019.
-    """
-    run = run or Run()
-    insist_finite("VAE", x)
-    if len(x) < centers:
-        raise InputError(f"{centers} RBF centres need at least as many rows; given {len(x)}: use fewer centres")
-    widths = {"hidden": hidden, "context": 0 if context is None else context.shape[-1], "centers": centers}
-    with seeded(run.seed):
-        vae = VAE(x.shape[-1], latent, output=output, blocks=blocks, tied=tied, zeta=zeta, **widths).to(x)  # type: ignore[arg-type]
-    training = training or VAETraining()
-    tensors = (x,) if context is None else (x, context)
-    _fit_mean(vae, tensors, training, run)
-    fit_uncertainty(vae, x, context=context, training=training, run=run)
-    return vae
-
-
-def _fit_mean(vae: VAE, tensors: tuple[Tensor, ...], training: VAETraining, run: Run) -> None:
-    vae.precision.requires_grad_(False)
-
-    def loss(batch: tuple[Tensor, ...], generator: torch.Generator) -> Tensor:
-        x, *rest = batch
-        context = rest[0] if rest else None
-        mean, std = vae.posterior(x, context)
-        error = _error(vae.decode(_sample(mean, std, generator), context), x, vae.category, training.category_weight)
-        divergence = 0.5 * (mean.square() + std.square() - 1 - 2 * std.log()).sum(-1)
-        return (error + training.beta * divergence).mean()
-
-    adam = partial(torch.optim.Adam, lr=training.learning_rate)
-    train(
-        "vae mean",
-        vae,
-        loss,
-        tensors,
-        epochs=training.mean_epochs,
-        batch_size=training.batch_size,
-        optimizer=adam,
-        run=run,
-    )
-
-
-def _error(decoded: Tensor, x: Tensor, category: Tensor | None, weight: float) -> Float[Tensor, "n"]:
-    """Squared error of numbers plus weighted cross entropy of categories."""
-    squared = (decoded - x).square()
-    if category is None:
-        return squared.sum(-1)
-    surprise = -x * decoded.clamp_min(1e-7).log()
-    return torch.where(category, weight * surprise, squared).sum(-1)
 
 
 def category_columns(width: int, blocks: Sequence[tuple[int, int]]) -> Bool[Tensor, "D"] | None:
@@ -200,77 +120,3 @@ def category_columns(width: int, blocks: Sequence[tuple[int, int]]) -> Bool[Tens
     for first, end in blocks:
         mask[first:end] = True
     return mask
-
-
-@runtime_checkable
-class Uncertain(Protocol):
-    """A generative model whose uncertainty `precision` can be fitted."""
-
-    precision: RBFPrecision
-
-    def posterior(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Mean and standard deviation of the codes of rows."""
-        ...
-
-    def decode(self, z: Tensor, context: Tensor | None = None) -> Tensor:
-        """The rows that codes stand for."""
-        ...
-
-
-def fit_uncertainty(
-    vae: Uncertain,
-    x: Float[Tensor, "n D"],
-    *,
-    context: Float[Tensor, "n c"] | None = None,
-    training: VAETraining,
-    run: Run,
-) -> None:
-    """Fit the RBF network by maximum likelihood, with encoder and mean frozen.
-
-    Minimises −log N(x; μ(z), σ(z)²) over W for z drawn from the posterior.
-    """
-    assert isinstance(vae, nn.Module)
-    vae.eval().requires_grad_(False)
-    with torch.no_grad():
-        mean = map_blocks(lambda *rows: vae.posterior(*rows)[0], x, context)
-        std = map_blocks(lambda *rows: vae.posterior(*rows)[1], x, context)
-        error = map_blocks(vae.decode, mean, context) - x
-    vae.precision.place(
-        join(mean, context),
-        (error.square().mean(0) + training.noise**2).sqrt(),
-        bandwidth=training.bandwidth,
-        per_center=training.per_center,
-        seed=run.seed,
-    )
-    vae.precision.requires_grad_(True)
-
-    def loss(batch: tuple[Tensor, ...], generator: torch.Generator) -> Tensor:
-        x, mean, std, *rest = batch
-        context = rest[0] if rest else None
-        z = _sample(mean, std, generator)
-        with torch.no_grad():
-            squared_error = (vae.decode(z, context) - x).square() + training.noise**2
-        precision = vae.precision.precision(join(z, context))
-        return 0.5 * (squared_error * precision - precision.log()).sum(-1).mean()
-
-    given = (x,) if context is None else (x, context)
-    bandwidth = -1.0 if isinstance(training.bandwidth, str) else training.bandwidth
-    settings = torch.tensor([bandwidth, training.per_center, training.noise, vae.precision.zeta])
-    adam = partial(torch.optim.Adam, lr=training.std_learning_rate)
-    train(
-        "vae uncertainty",
-        vae.precision,
-        loss,
-        (x, mean, std, *given[1:]),
-        epochs=training.std_epochs,
-        batch_size=training.batch_size,
-        optimizer=adam,
-        run=run,
-        identity=(*given, settings, vae.precision.centers.new_tensor(vae.precision.centers.shape)),
-    )
-    vae.requires_grad_(False)
-
-
-def _sample(mean: Tensor, std: Tensor, generator: torch.Generator) -> Tensor:
-    noise = torch.randn(mean.shape, generator=generator, dtype=mean.dtype, device=mean.device)
-    return mean + std * noise

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from counterpath.geometry.metric import Metric, damped, euclidean, try_solve
 from counterpath.models.latent import LatentModel
+from counterpath.search.constraint import Terms
 from counterpath.search.objective import Evaluation, Objective
 
 StepRule = Callable[[Tensor, Tensor], Tensor]
@@ -27,6 +28,7 @@ class Slope:
         gradient: ∇f, by z.
         direction: r = M⁻¹∇f, in the metric's precision; zero in rows where it is not valid.
         valid: Where the metric could be inverted and everything is finite.
+        terms: What these walks have to respect, if anything.
     """
 
     x: Float[Tensor, "n D"]
@@ -36,6 +38,7 @@ class Slope:
     gradient: Float[Tensor, "n d"]
     direction: Float[Tensor, "n d"]
     valid: Bool[Tensor, "n"]
+    terms: Terms | None = None
 
 
 def slope(
@@ -46,34 +49,55 @@ def slope(
     factual: Float[Tensor, "n D"],
     context: Float[Tensor, "n c"] | None,
     damping: float,
+    terms: Terms | None = None,
 ) -> Slope:
     """Decode, evaluate and point downhill, with a single linearisation of the model."""
-    if metric is euclidean:
-        return _plain_slope(model, objective, z, factual, context)
+    if metric is euclidean and (terms is None or terms.bounded is None):
+        return _plain_slope(model, objective, z, factual, context, terms)
     lin = model.linearize(z, context)
-    here = objective.evaluate(lin.mean, factual)
-    gradient = (here.gradient[:, None, :] @ lin.mean_jac)[:, 0]
-    direction, valid = try_solve(damped(metric(lin), damping), gradient, floor=damping)
-    return _slope(lin.mean, here, lin.std, gradient.to(direction.dtype), direction, valid)
+    if terms is None:
+        x, seen, jac = lin.mean, lin.mean, lin.mean_jac
+    else:
+        seen = terms.carried(lin.mean)
+        x, jac = terms.clipped(seen), terms.slopes(lin.mean, seen, lin.mean_jac)
+    here = objective.evaluate(x, factual)
+    pull = here.gradient if terms is None else terms.pull(x, here.gradient)
+    gradient = (pull[:, None, :] @ jac)[:, 0]
+    stiff = damped(metric(lin), damping)
+    direction, valid = try_solve(stiff, gradient, floor=damping)
+    if terms is not None:
+        direction = terms.slide(direction, stiff, damping, gradient, seen, jac)
+    return _slope(x, here, lin.std, gradient.to(direction.dtype), direction, valid, terms)
 
 
-def _plain_slope(model: LatentModel, objective: Objective, z: Tensor, factual: Tensor, context: Tensor | None) -> Slope:
+def _plain_slope(
+    model: LatentModel, objective: Objective, z: Tensor, factual: Tensor, context: Tensor | None, terms: Terms | None
+) -> Slope:
     """The same for M = I, which needs no Jacobian: one vector–Jacobian product is cheaper."""
     with torch.enable_grad():
         z = z.detach().requires_grad_()
-        x = model.decode(z, context)
+        decoded = model.decode(z, context)
+        seen = decoded if terms is None else terms.carried(decoded)
+        x = seen.detach() if terms is None else terms.clipped(seen.detach())
         here = objective.evaluate(x, factual)
-        gradient = torch.autograd.grad(x, z, here.gradient)[0]
+        gradient = torch.autograd.grad(seen, z, here.gradient)[0]
     std = model.uncertainty(z.detach(), context)
-    return _slope(x.detach(), here, std, gradient, gradient, gradient.isfinite().all(-1))
+    return _slope(x, here, std, gradient, gradient, gradient.isfinite().all(-1), terms)
 
 
 def _slope(
-    x: Tensor, here: Evaluation, std: Tensor | None, gradient: Tensor, direction: Tensor, valid: Tensor
+    x: Tensor,
+    here: Evaluation,
+    std: Tensor | None,
+    gradient: Tensor,
+    direction: Tensor,
+    valid: Tensor,
+    terms: Terms | None,
 ) -> Slope:
     sigma = torch.zeros_like(here.loss) if std is None else std.mean(-1)
     valid = valid & here.loss.isfinite() & sigma.isfinite()
-    return Slope(x, here.loss, here.probability, sigma, gradient, torch.where(valid[:, None], direction, 0), valid)
+    direction = torch.where(valid[:, None], direction, 0)
+    return Slope(x, here.loss, here.probability, sigma, gradient, direction, valid, terms)
 
 
 def euclidean_length(direction: Float[Tensor, "n d"], gradient: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:

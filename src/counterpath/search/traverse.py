@@ -15,6 +15,7 @@ from counterpath.errors import InputError
 from counterpath.geometry.metric import DAMPING, Metric
 from counterpath.models.latent import LatentModel
 from counterpath.progress import track
+from counterpath.search.constraint import Terms
 from counterpath.search.objective import Objective
 from counterpath.search.step import Slope, StepRule, euclidean_length, slope
 
@@ -101,6 +102,7 @@ def traverse(
     factual: Float[Tensor, "n D"],
     *,
     context: Float[Tensor, "n c"] | None = None,
+    terms: Terms | None = None,
     stop: StopRule = never,
     steps: int = 150,
     step_size: float = 0.1,
@@ -123,6 +125,7 @@ def traverse(
         objective: What to minimise.
         factual: The rows to start from.
         context: What the model is conditioned on, one row a factual.
+        terms: What the walks have to respect.
         stop: When a row is done before all steps are taken.
         steps: The most steps.
         step_size: η.
@@ -152,7 +155,8 @@ def traverse(
                 if time.monotonic() > deadline:
                     record.give_up(row[real], taken[real], waiting[following:count], start, factual)
                     break
-                here = slope(model, metric, objective, z, factual[row], _pick(context, row), damping)
+                its_terms = None if terms is None else terms.at(row)
+                here = slope(model, metric, objective, z, factual[row], _pick(context, row), damping, its_terms)
                 step = step_rule(here.direction, here.gradient).to(z.dtype)
                 reason = _reason(here, step, stop, taken, steps)
                 record.write(row, taken, real, z, here)

@@ -1,0 +1,122 @@
+"""On the way from people: which row a code stands for, with what the model is told and what is carried along."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from counterpath.blocks import map_blocks
+from counterpath.geometry.neighbours import Neighbours
+from counterpath.models.latent import LatentModel, given
+from counterpath.paths import firsts, progress
+from counterpath.scope import Scope
+from counterpath.search.constraint import Terms
+
+_SHARES = (1.0, 0.5, 0.0)
+
+
+@dataclass(frozen=True)
+class Data:
+    """The training rows, and how far from them real rows are.
+
+    Attributes:
+        neighbours: The rows.
+        reach: The distance to the nearest of them that 95 % of held-out rows do not exceed.
+    """
+
+    neighbours: Neighbours
+    reach: float
+
+    def distance(self, x: Float[Tensor, "n D"]) -> Float[Tensor, "n"]:
+        """How far rows are from the nearest training row."""
+        return self.neighbours.nearest(x)[0][:, 0]
+
+
+@dataclass(frozen=True)
+class Journey:
+    """Where n people set out from in a latent space, and what they take along.
+
+    Attributes:
+        model: The space.
+        scope: What each person may become.
+        start: Their codes.
+        told: What the model is told about them; None for a model that cannot be told anything.
+        terms: What their walks have to respect.
+    """
+
+    model: LatentModel
+    scope: Scope
+    start: Float[Tensor, "n d"]
+    told: Tensor | None
+    terms: Terms
+
+    @classmethod
+    def of(cls, model: LatentModel, scope: Scope, *, generative: bool, carry: bool) -> "Journey":
+        """Set out.
+
+        Args:
+            model: The space.
+            scope: What each person may become.
+            generative: Whether it is a generative model; others reproduce people, and there is nothing to carry.
+            carry: Whether what it does not reproduce of people is carried along.
+        """
+        told = given(model, scope.factual, scope.told)
+        with torch.no_grad():
+            start = map_blocks(model.encode, scope.factual)
+            decoded = map_blocks(model.decode, start, told)
+        terms = scope.terms(
+            decoded,
+            carry=carry and generative,
+            squashed=getattr(model, "output", "sigmoid") == "sigmoid",
+            generative=generative,
+            deaf=told is None,
+        )
+        return cls(model, scope, start, told, terms)
+
+    def rows(
+        self, z: Float[Tensor, "p d"], whose: Int[Tensor, "p"], share: Tensor | float = 1.0
+    ) -> Float[Tensor, "p D"]:
+        """The rows that codes stand for, with a share of what is carried, within the scope of the people."""
+        told, terms = None if self.told is None else self.told[whose], self.terms.at(whose)
+        with torch.no_grad():
+            decoded = map_blocks(self.model.decode, z, told)
+        return self.scope.legal(terms.clipped(terms.carried(decoded, share)), whose)
+
+    def faded(
+        self,
+        row: Int[Tensor, "p"],
+        x: Float[Tensor, "p D"],
+        z: Float[Tensor, "p d"],
+        met: Callable[[Tensor], Tensor],
+        data: Data,
+    ) -> Float[Tensor, "p D"]:
+        """The points of paths, along which what is carried fades as far as the end gains plausibility by it.
+
+        It does not fade where the end is as close to the training rows as real rows are, nor where the end would no
+        longer have the wanted outcome.
+
+        Args:
+            row: Whose points they are.
+            x: The points, with all that is carried.
+            z: Their codes.
+            met: For which rows the model gives the wanted outcome.
+            data: The training rows.
+        """
+        first = firsts(row)
+        last = torch.cat([first[1:], torch.ones_like(first[:1])])
+        people = row[last]
+        kept, nearest = torch.ones_like(x[last][:, 0]), data.distance(x[last])
+        there, far = met(x[last]), nearest > data.reach
+        for share in _SHARES:
+            end = self.rows(z[last], people, share)
+            distance = data.distance(end)
+            gains = far & (distance < nearest) & (met(end) | ~there)
+            nearest, kept = torch.where(gains, distance, nearest), torch.where(gains, share, kept)
+        fades = (kept < 1)[row] & ~first
+        if not bool(fades.any()):
+            return x
+        whose = row[fades]
+        share_there = 1 - (1 - kept[whose]) * progress(row)[fades]
+        return x.index_put((fades,), self.rows(z[fades], whose, share_there[:, None]))

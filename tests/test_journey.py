@@ -1,0 +1,64 @@
+import pytest
+import torch
+from torch import Tensor
+
+import counterpath as cp
+from counterpath.geometry.neighbours import Neighbours
+from counterpath.journey import Data, Journey
+from counterpath.learned import Learned
+from counterpath.scope import Scope
+
+
+@pytest.fixture(scope="module")
+def learned(explainer: cp.Explainer) -> Learned:
+    learned: Learned = explainer.learned_
+    return learned
+
+
+@pytest.fixture(scope="module")
+def journey(learned: Learned) -> Journey:
+    scope = Scope.of(learned.encoder, learned.rows[:40])
+    return Journey.of(learned.space, scope, generative=True, carry=True)
+
+
+def test_it_begins_at_the_people(journey: Journey) -> None:
+    people, whose = journey.scope.factual, torch.arange(40)
+    torch.testing.assert_close(journey.rows(journey.start, whose), people, rtol=0, atol=1e-5)
+    bare = journey.rows(journey.start, whose, 0.0)
+    assert (bare - people).abs().max() > 0.01, "what is not carried is lost"
+
+
+def _path(journey: Journey) -> tuple[Tensor, Tensor, Tensor]:
+    """From everybody in five steps to the code of the next one."""
+    share = torch.linspace(0, 1, 6).repeat(40)
+    row = torch.arange(40).repeat_interleave(6)
+    z = torch.lerp(journey.start[row], journey.start.roll(1, 0)[row], share[:, None])
+    return row, journey.rows(z, row), z
+
+
+def test_nothing_fades_where_the_end_is_close_enough_to_the_data(journey: Journey, learned: Learned) -> None:
+    row, x, z = _path(journey)
+    data = Data(learned.neighbours, reach=100.0)
+    assert torch.equal(journey.faded(row, x, z, lambda rows: rows[:, 0] > -1, data), x)
+
+
+def test_what_is_carried_fades_along_the_path_where_its_end_gains(journey: Journey, learned: Learned) -> None:
+    row, x, z = _path(journey)
+    faded = journey.faded(row, x, z, lambda rows: rows[:, 0] > -1, Data(learned.neighbours, reach=0.0))
+    before, after = (learned.neighbours.nearest(rows[5::6])[0][:, 0] for rows in (x, faded))
+    assert (after <= before).all()
+    changed = (faded != x).any(-1).view(40, 6)
+    assert changed[:, 5].any()
+    assert torch.equal(faded[::6], x[::6]), "never where it begins"
+    kept = ~changed[:, 5]
+    assert torch.equal(faded.view(40, 6, -1)[kept], x.view(40, 6, -1)[kept]), "nor on paths whose end gains nothing"
+
+
+def test_it_does_not_fade_where_that_would_cost_the_outcome(journey: Journey, learned: Learned) -> None:
+    row, x, z = _path(journey)
+    ends = x[5::6]
+
+    def met(rows: Tensor) -> Tensor:
+        return Neighbours(ends, None).nearest(rows)[0][:, 0] == 0
+
+    assert torch.equal(journey.faded(row, x, z, met, Data(learned.neighbours, reach=0.0)), x)
