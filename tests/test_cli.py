@@ -12,9 +12,10 @@ import pandas as pd
 import pytest
 
 import counterpath
-from counterpath import Explanation, Schema, __version__
+from counterpath import Explanation, Feature, Schema, __version__
 from counterpath.benchmark import compare
 from counterpath.cli import EXIT_CODES, adult, main
+from counterpath.cli.constraining import Options
 from counterpath.data import datasets
 from counterpath.explainer import Explainer
 from tests.conftest import SMALL_FIT
@@ -74,6 +75,21 @@ MISTAKES = [
     (("explain", "gone", "gone.csv", "--confidence", "1.5"), "a confidence lies between 0 and 1; given 1.5"),
     (("explain", "gone", "gone.csv", "--seconds", "0"), "--seconds must be a positive number"),
     (("explain", "gone", "gone.csv", "--method", "magic"), "unknown method 'magic'"),
+    (
+        ("explain", "gone", "gone.csv", "--range", "age"),
+        "--range 'age' is not FEATURE=LOW:HIGH or FEATURE=A|B, for inst",
+    ),
+    (("explain", "gone", "gone.csv", "--difficulty", "age"), "--difficulty 'age' is not FEATURE=NUMBER, for instance"),
+    (("explain", "gone", "gone.csv", "--max-changes", "0"), "--max-changes is 0; expected a whole number from 1"),
+    (("explain", "gone", "gone.csv", "--max-changes", "1.5"), "Invalid value for '--max-changes'"),
+    (("explain", "gone", "gone.csv", "-k", "0"), "--plans is 0; expected a whole number from 1"),
+    (("explain", "gone", "gone.csv", "--request", "gone.json"), "--request gone.json cannot be read: No such file"),
+    (("explain", "gone", "gone.csv", "--request", "FEW"), "few.csv is not JSON: "),
+    (("explain", "gone", "gone.csv", "--request", "gone.json", "--lock", "age"), "leave out --lock, or --request"),
+    (
+        ("explain", "gone", "gone.csv", "--request", "gone.json", "-k", "1", "--confidence", "0.5"),
+        "leave out --confidence, --plans, or --request",
+    ),
     (("explain", "gone", "FEW"), "there is no folder"),
     (("evaluate", "gone", "FEW", "--methods", "magic"), "unknown method 'magic'"),
     (("evaluate", "gone", "FEW", "--rows", "0"), "--rows must be a positive number"),
@@ -127,6 +143,117 @@ def test_explain_refuses(
     given = str(tmp_path / value) if option == "--out" else value
     assert main(["explain", str(model_folder), str(few), option, given]) == 2
     assert text in capsys.readouterr().err
+
+
+WISHES = [
+    (("--lock", "age,agee"), "unknown feature in lock: 'agee' (did you mean 'age'?); choose one of: age, income, job"),
+    (("--lock", "age,income,job,owner"), "leaves nothing that could change, and these are immutable: sex"),
+    (("--up", "age", "--down", "income,age"), "feature 'age' is in --up and in --down"),
+    (("--up", "job"), "'job' (kind 'categorical'), whose categories have no order"),
+    (("--range", "aeg=20:60"), "unknown feature in --range 'aeg=20:60': 'aeg' (did you mean 'age'?)"),
+    (("--range", "age=20"), "--range 'age=20' is not FEATURE=LOW:HIGH or FEATURE=A|B"),
+    (("--range", "age=20:sixty"), "--range 'age=20:sixty': 'sixty' is no number"),
+    (("--range", "age=20:60:80"), "'60:80' is no number"),
+    (("--range", "age=60:20"), "the range of feature 'age' has low=60 above high=20; swap them?"),
+    (("--range", "age=1:nan"), "expected a pair (low, high) of finite numbers"),
+    (("--range", "age=20:30"), "column 'age', row 0: 70 is outside the range that was asked for, from 20 to 30"),
+    (("--range", "age=20:", "--range", "age=:90"), "--range is there twice for feature 'age'"),
+    (("--range", "job=boss|bos"), "unknown category in the range of feature 'job': 'bos' (did you mean 'boss'?)"),
+    (("--range", "job="), "is []; expected the allowed ones of: 'boss', 'clerk', 'none'"),
+    (
+        ("--difficulty", "age=hard"),
+        "--difficulty 'age=hard' is not FEATURE=NUMBER, for instance education=3: 'hard'",
+    ),
+    (("--difficulty", "age=0"), "difficulty has 0 for feature 'age'; expected a positive number"),
+    (("--difficulty", "shoe=2"), "unknown feature in --difficulty 'shoe=2': 'shoe'"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "text"), WISHES)
+def test_explain_refuses_wishes_that_cannot_be(
+    arguments: tuple[str, ...], text: str, model_folder: Path, few: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", str(model_folder), str(few), *arguments]) == 2
+    shown = capsys.readouterr()
+    assert text in shown.err
+    assert shown.err.count("\n") == 1
+    assert shown.out == ""
+
+
+ASKED = (
+    *("--lock", "job, owner", "--lock", "owner", "--up", "age", "--down", "income", "--max-changes", "2"),
+    *("--range", "age = 18:", "--range", "income=:1e6", "--range", "job=boss|clerk | none"),
+    *("--range", "owner=True|False", "--difficulty", "age=3", "--difficulty", "income=0.5"),
+)
+RECORDED = {
+    "lock": ["job", "owner"],
+    "directions": {"age": "up", "income": "down"},
+    "ranges": {
+        "age": [18, None],
+        "income": [None, 1e6],
+        "job": ["boss", "clerk", "none"],
+        "owner": [False, True],
+    },
+    "max_changes": 2,
+    "difficulty": {"age": 3, "income": 0.5},
+    "plans": 1,
+}
+
+
+def test_wishes_are_recorded_and_can_be_asked_again(
+    model_folder: Path, few: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, again, third, request = (tmp_path / f"{name}.json" for name in ("first", "again", "third", "request"))
+    explain = ["explain", str(model_folder), str(few)]
+    assert main([*explain, "--target-class", "yes", "--confidence", "0.6", *ASKED, "--out", str(first)]) in (0, 3)
+    asked = Explanation.from_json(first).request
+    assert {name: asked[name] for name in RECORDED} == RECORDED
+    assert (asked["target_class"], asked["confidence"]) == ("yes", 0.6)
+    assert main([*explain, "--request", str(first), "--out", str(again)]) in (0, 3)
+    assert json.loads(again.read_text(encoding="utf-8")) == json.loads(first.read_text(encoding="utf-8"))
+    request.write_text(json.dumps(asked), encoding="utf-8")
+    assert main([*explain, "--request", str(request), "--out", str(third)]) in (0, 3)
+    assert third.read_text(encoding="utf-8") == again.read_text(encoding="utf-8")
+    capsys.readouterr()
+    for value, text in (({"steps": 3}, "made with steps=3"), ([1], "holds no request"), ({"lokc": []}, "'lokc' (did")):
+        request.write_text(json.dumps(value), encoding="utf-8")
+        assert main([*explain, "--request", str(request)]) == 2
+        assert text in capsys.readouterr().err
+
+
+def test_names_may_hold_the_signs_that_separate_them() -> None:
+    schema = Schema(
+        (
+            Feature("a,b", "integer"),
+            Feature("c=d", "integer"),
+            Feature("c", "categorical", categories=("<=50K", ">50K", "x|y", "x")),
+            Feature(" blank", "integer"),
+            Feature("at", "ordinal", categories=("10:30", "11:00", "noon")),
+        )
+    )
+    given = Options(
+        lock=["a,b,c", " blank"],
+        up=["at,a,b"],
+        down=[],
+        ranges=["c=d=1:2", "c=<=50K|x|y", "at=10:30:11:00", "a,b=-3:", " blank=:2.5"],
+        max_changes=None,
+        difficulty=["c=d=2", "c=3"],
+        plans=2,
+    ).arguments(schema)
+    assert given == {
+        "lock": ["a,b", "c", " blank"],
+        "directions": {"at": "up", "a,b": "up"},
+        "ranges": {
+            "c=d": [1, 2],
+            "c": ["<=50K", "x|y"],
+            "at": ["10:30", "11:00"],
+            "a,b": [-3, None],
+            " blank": [None, 2.5],
+        },
+        "max_changes": None,
+        "difficulty": {"c=d": 2, "c": 3},
+        "plans": 2,
+    }
 
 
 def test_a_real_process_says_in_one_line_that_the_model_is_damaged(

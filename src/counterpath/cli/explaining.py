@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from counterpath.answering import OTHER
-from counterpath.cli import options
+from counterpath.cli import constraining, options
 from counterpath.cli.printing import say, show
 from counterpath.devices import resolve_device
 from counterpath.errors import InputError, choose
@@ -29,10 +29,18 @@ WRITERS: dict[str, Callable[[Explanation, Path], Any]] = {
 def explain(
     model_folder: options.ModelFolder,
     rows: Annotated[str, typer.Argument(help="A table like the training table; - is CSV on standard input.")],
-    target_class: options.Target = OTHER,
-    confidence: options.Confidence = 0.5,
+    target_class: options.MaybeTarget = None,
+    confidence: options.MaybeConfidence = None,
     method: Annotated[str | None, typer.Option(help="How to search; by default as fit was told.")] = None,
     seconds: Annotated[float | None, typer.Option(help="How long to search at most.")] = None,
+    lock: constraining.Lock = None,
+    up: constraining.Up = None,
+    down: constraining.Down = None,
+    ranges: constraining.Ranges = None,
+    max_changes: constraining.MaxChanges = None,
+    difficulty: constraining.Difficulty = None,
+    plans: constraining.Plans = None,
+    request: constraining.Again = None,
     drop: options.Columns = "",
     model: options.Own = None,
     device: options.Device = "auto",
@@ -46,16 +54,26 @@ def explain(
     Exit codes: 0 every row has its counterfactual or already had the decision; 3 done, but some rows have none, and
     their status says why (of several plans the first counts); 2 wrong input or model; 1 anything unexpected.
     """
-    options.confidence(confidence)
+    options.confidence(options.SURE if confidence is None else confidence)
     options.positive("--seconds", seconds)
     if method is not None:
         options.method(method)
+    wishes = constraining.Options(lock, up, down, ranges, max_changes, difficulty, plans)
+    if request is not None:
+        said = {"--target-class": target_class, "--confidence": confidence, "--method": method, "--seconds": seconds}
+        constraining.refuse_beside_request(said | wishes.by_option)
+    again = None if request is None else constraining.read_request(request)
     resolve_device(device)
     writer = None if out is None else _writer(out)
     explainer = Explainer.load(model_folder, model=options.model(model), device=device)
-    wanted = options.target_class(target_class, explainer.classes_, OTHER)
+    asked: dict[str, Any] = {}
+    if again is None:
+        asked = wishes.arguments(explainer.schema_) | {"method": method, "seconds": seconds}
+        named = OTHER if target_class is None else target_class
+        asked["target_class"] = options.target_class(named, explainer.classes_, OTHER)
+        asked["confidence"] = options.SURE if confidence is None else confidence
     table = options.table(rows, drop)
-    result = explainer.explain(table, wanted, confidence=confidence, method=method, seconds=seconds)
+    result = explainer.explain(table, **asked) if again is None else explainer.repeat(again, table)
     if writer is None:
         show(str(result))
     else:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import pandas as pd
 import typer
 
-from counterpath.answering import NEAREST
+from counterpath.answering import NEAREST, OTHER
 from counterpath.data.frames import read_table
 from counterpath.data.schema import Feature, Number, check_json
 from counterpath.errors import InputError, choose
@@ -24,8 +24,13 @@ ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="A model dire
 Columns = Annotated[str, typer.Option(help="Columns to leave out, separated by commas, for instance an identifier.")]
 Own = Annotated[str | None, typer.Option(help="Your model as module:attribute, found from the current folder.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
-Confidence = Annotated[float, typer.Option(help="What the probability of the wanted class must reach.")]
-Target = Annotated[str, typer.Option(help="The wanted class, or other: any class but the present one.")]
+_CONFIDENCE = "What the probability of the wanted class must reach."
+_TARGET = "The wanted class, or other: any class but the present one."
+SURE = 0.5
+Confidence = Annotated[float, typer.Option(help=_CONFIDENCE)]
+Target = Annotated[str, typer.Option(help=_TARGET)]
+MaybeConfidence = Annotated[float | None, typer.Option(help=_CONFIDENCE, show_default=str(SURE))]
+MaybeTarget = Annotated[str | None, typer.Option(help=_TARGET, show_default=OTHER)]
 Edits = Annotated[
     list[str] | None,
     typer.Option(
