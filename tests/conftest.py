@@ -13,6 +13,7 @@ import counterpath as cp
 from counterpath.cli import main
 from counterpath.data.surface import Surface, sample_surface
 from counterpath.explainer import Explainer
+from counterpath.learned import Learned
 from counterpath.methods import Parts
 from counterpath.models.classifier import Classifier, fit_classifier
 from counterpath.models.latent import join
@@ -90,6 +91,13 @@ def people() -> pd.DataFrame:
 def explainer(people: pd.DataFrame) -> cp.Explainer:
     """An explainer of its own classifier of these people. Tests do not change it; `copy.copy` it to."""
     return small().fit(people, LABEL)
+
+
+@pytest.fixture(scope="session")
+def learned(explainer: cp.Explainer) -> Learned:
+    """What it has learned."""
+    learned: Learned = explainer.learned_
+    return learned
 
 
 SMALL_FIT = ("--target", "loan", "--immutable", "sex", "--hidden", "32,16", "--epochs", "30", "--device", "cpu")

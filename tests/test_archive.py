@@ -25,12 +25,6 @@ def through_json(learned: Learned) -> tuple[dict[str, Any], dict[str, Tensor]]:
     return json.loads(json.dumps(config)), tensors
 
 
-@pytest.fixture(scope="module")
-def learned(explainer: cp.Explainer) -> Learned:
-    learned: Learned = explainer.learned_
-    return learned
-
-
 def test_what_was_learned_survives_json_and_tensors(learned: Learned) -> None:
     config, tensors = through_json(learned)
     again = unpack(config, tensors, model=None, generator=None, device=CPU)

@@ -2,17 +2,10 @@ import pytest
 import torch
 from torch import Tensor
 
-import counterpath as cp
 from counterpath.geometry.neighbours import Neighbours
 from counterpath.journey import Data, Journey
 from counterpath.learned import Learned
 from counterpath.scope import Scope
-
-
-@pytest.fixture(scope="module")
-def learned(explainer: cp.Explainer) -> Learned:
-    learned: Learned = explainer.learned_
-    return learned
 
 
 @pytest.fixture(scope="module")

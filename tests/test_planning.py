@@ -5,7 +5,6 @@ import pytest
 import torch
 from torch import Tensor
 
-import counterpath as cp
 from counterpath.data.constraints import Bounds
 from counterpath.learned import Learned
 from counterpath.methods import METHODS
@@ -17,12 +16,6 @@ from counterpath.search.wanted import Wanted
 
 WANTED = Wanted(1, confidence=0.5)
 Search = Callable[[Scope], Paths]
-
-
-@pytest.fixture(scope="module")
-def learned(explainer: cp.Explainer) -> Learned:
-    learned: Learned = explainer.learned_
-    return learned
 
 
 @pytest.fixture(scope="module")

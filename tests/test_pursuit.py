@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import Tensor
 
-import counterpath as cp
 from counterpath import pursuit
 from counterpath.learned import Learned
 from counterpath.methods import METHODS
@@ -19,12 +18,6 @@ from counterpath.search.wanted import Wanted
 
 WANTED = Wanted(1, confidence=0.6)
 FIELDS = ("row", "x", "z", "sigma", "probability", "reason", "led")
-
-
-@pytest.fixture(scope="module")
-def learned(explainer: cp.Explainer) -> Learned:
-    learned: Learned = explainer.learned_
-    return learned
 
 
 @pytest.fixture(scope="module")

@@ -12,12 +12,6 @@ from .tables import LABEL, mixed
 
 
 @pytest.fixture(scope="module")
-def learned(explainer: cp.Explainer) -> Learned:
-    learned: Learned = explainer.learned_
-    return learned
-
-
-@pytest.fixture(scope="module")
 def rows(learned: Learned) -> Tensor:
     return learned.rows[:50]
 

@@ -82,8 +82,7 @@ def changed_most(scope: Scope, paths: Paths) -> Int[Tensor, "n"]:
 
 def cost(scope: Scope, end: Float[Tensor, "n D"]) -> Float[Tensor, "n"]:
     """Σ ωⱼwⱼ²·|x'ⱼ − xⱼ|, with the difficulty ω."""
-    weights = scope.encoder.weights.to(end).square() * scope.difficulty
-    return (weights * (end - scope.factual).abs()).sum(-1)
+    return (scope.weights.square() * (end - scope.factual).abs()).sum(-1)
 
 
 def _cheaper(scope: Scope, before: Paths, after: Paths) -> Paths:

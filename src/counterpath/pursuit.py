@@ -114,8 +114,7 @@ class Quest:
         row = torch.arange(len(factual), device=factual.device)
         if len(candidates) == 0:
             return self._measured(row, factual, scope, wanted, torch.full_like(row, StopReason.NO_WAY_DOWN))
-        weights = self._weights(scope)
-        end, exists = nearest_within(factual, candidates, scope.lower, scope.upper, weights, free=scope.free)
+        end, exists = nearest_within(factual, candidates, scope.lower, scope.upper, scope.weights, free=scope.free)
         points = straight_path(factual, end, _LINE).transpose(0, 1).flatten(0, 1)
         row = row.repeat_interleave(_LINE + 1)
         x = scope.legal(points, row).view(len(factual), _LINE + 1, -1).clone()
@@ -250,7 +249,7 @@ class Quest:
         more. So the model is asked again, about the nearest few; if it accepts none, the most probable one is taken.
         """
         scope, x, z = journey.scope, landmarks.x[accepted], landmarks.z[accepted]
-        near = Neighbours(x, self._weights(scope)).nearest(scope.factual, 1 if scope.free else _CANDIDATES)[1]
+        near = Neighbours(x, scope.weights).nearest(scope.factual, 1 if scope.free else _CANDIDATES)[1]
         if scope.free:
             return z[near[:, 0]], x[near[:, 0]]
         count = near.shape[1]
@@ -261,10 +260,6 @@ class Quest:
         chosen = torch.where(met.any(1), met.int().argmax(1), probability.argmax(1))
         place = torch.arange(len(near), device=near.device)
         return z[near[place, chosen]], goals.view(len(near), count, -1)[place, chosen]
-
-    def _weights(self, scope: Scope) -> Tensor:
-        """Of the columns in distances: what is hard to change is farther away."""
-        return scope.encoder.weights.to(scope.factual) * scope.difficulty.sqrt()
 
     def _codes(self, x: Tensor) -> Tensor:
         with torch.no_grad():

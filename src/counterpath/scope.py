@@ -125,11 +125,16 @@ class Scope:
             blocks,
             squashed,
             columns.nonzero()[:, 0] if bool(columns.any()) else None,
-            _PRICE * (self.difficulty - 1) * self._weights.square() if bool(hard.any()) else None,
+            _PRICE * (self.difficulty - 1) * self._plain_weights.square() if bool(hard.any()) else None,
         )
 
     @property
-    def _weights(self) -> Tensor:
+    def weights(self) -> Float[Tensor, "D"]:
+        """Of the columns in distances: what is hard to change is farther away."""
+        return self._plain_weights * self.difficulty.sqrt()
+
+    @property
+    def _plain_weights(self) -> Tensor:
         return self.encoder.weights.to(self.factual)
 
 
