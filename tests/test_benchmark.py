@@ -47,10 +47,20 @@ def test_common_rows_are_those_that_all_methods_found(comparison: Comparison) ->
     assert table["flip ratio"].tolist() == [0.75, 0.75]
 
 
+def test_rows_across_a_gap_are_found_and_counted_apart(comparison: Comparison) -> None:
+    gap = _result(
+        [Status.FOUND, Status.CROSSES_GAP, Status.NOT_FOUND, Status.ALREADY, Status.CROSSES_GAP], [1, 2, 9, 0, 4]
+    )
+    one = comparison.table().loc["one"]
+    assert one["gaps"] == 0
+    table = Comparison({"one": gap}, {"one": 1.5}).table()
+    assert table.loc["one"].to_dict() == one.to_dict() | {"gaps": 0.5}
+
+
 def test_nothing_found_has_no_means() -> None:
     table = Comparison({"one": _result([Status.ALREADY] * 5, [0] * 5)}, {"one": 0.1}).table()
     assert table["n"].tolist() == [0]
-    assert table[["flip ratio", "l0"]].isna().all(axis=None)
+    assert table[["flip ratio", "gaps", "l0"]].isna().all(axis=None)
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ def _as_returned(learned: Learned, group: Group, counterfactuals: pd.DataFrame) 
     """
     rows = counterfactuals.iloc[group.place.cpu().numpy()]
     after = torch.where(group.moved[:, None], learned.subject.about(rows, group.counterfactual), group.before)
-    met, found = group.wanted.met(after).tolist(), [status is Status.FOUND for status in group.status]
+    met, found = group.wanted.met(after).tolist(), [status.found for status in group.status]
     status, reason = list(group.status), list(group.reason)
     for place in range(len(status)):
         if found[place] and not met[place]:

@@ -43,10 +43,12 @@ class Comparison:
 
         Returns:
             `n`, how many rows the means are over; `flip ratio`, the share of the searched rows for which the method
-            found a counterfactual; `local`, the same without rows that were led to a landmark; the means `MEANS`; and
-            `seconds`, for all rows.
+            found a counterfactual; `local`, the same without rows that were led to a landmark; `gaps`, the share whose
+            counterfactual is reached only across a gap in the data; the means `MEANS`; and `seconds`, for all rows.
         """
-        found = {name: _having(result, Status.FOUND) for name, result in self.results.items()}
+        found = {
+            name: _having(result, *(kind for kind in Status if kind.found)) for name, result in self.results.items()
+        }
         shared = np.logical_and.reduce(list(found.values()))
         rows = [self._row(name, found[name], shared if common else found[name]) for name in self.results]
         return pd.DataFrame(rows, index=pd.Index(list(self.results), name="method"))
@@ -54,12 +56,14 @@ class Comparison:
     def _row(self, name: str, found: np.ndarray, over: np.ndarray) -> dict[str, Any]:
         result = self.results[name]
         searched = int(_having(result, *(status for status in Status if status.searched)).sum())
+        gaps = _having(result, Status.CROSSES_GAP)
         led = (result.status["reason"] == LED).to_numpy()
         means = result.measures()[list(MEANS)].astype(float)[over].mean()
         return {
             "n": int(over.sum()),
             "flip ratio": float(found.sum() / searched) if searched else np.nan,
             "local": float((found & ~led).sum() / searched) if searched else np.nan,
+            "gaps": float(gaps.sum() / searched) if searched else np.nan,
             **{str(name): float(mean) for name, mean in means.items()},
             "seconds": self.seconds[name],
         }

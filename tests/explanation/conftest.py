@@ -125,6 +125,13 @@ def make(target: Any = 1, keep_paths: bool = True, labels: Any = LABELS, **other
     return Explanation(**(fields | other))
 
 
+def across(*labels: str) -> Explanation:
+    """The same, but the counterfactuals of some lie across a gap in the data."""
+    status = make().status
+    status.loc[list(labels), ["status", "reason"]] = [str(Status.CROSSES_GAP), Status.CROSSES_GAP.text]
+    return make(status=status)
+
+
 def make_plans(plans: int = 3, labels: Any = LABELS, keep_paths: bool = True, **other: Any) -> Explanation:
     """The same five people with several plans: all for ann, one fewer for cem, and none for the others."""
     one = make()

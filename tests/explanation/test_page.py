@@ -7,7 +7,7 @@ import pytest
 
 from counterpath.explanation import Explanation, page
 from counterpath.explanation.page import MOST_CARDS, NOTICE
-from tests.explanation.conftest import make, make_plans
+from tests.explanation.conftest import across, make, make_plans
 
 EVIL = "<img src=x onerror=alert('1')>\""
 
@@ -58,6 +58,17 @@ def test_what_stands_in_the_way_is_on_the_page_and_in_the_notebook(tmp_path: Pat
     text = made.to_html(tmp_path / "a.html").read_text(encoding="utf-8")
     assert text.count("What stands in the way: lock: age; up: hours-per-week.") == 1
     assert made._repr_html_().count("In the way: lock: age; up: hours-per-week") == 1
+
+
+def test_a_gap_is_named_on_the_card_and_in_numbers_only_where_there_is_one(
+    explanation: Explanation, tmp_path: Path
+) -> None:
+    text = across("cem").to_html(tmp_path / "a.html").read_text(encoding="utf-8")
+    assert "<h3>Row cem: found, across a gap</h3>" in text
+    assert text.count("But no chain of people leads there: the path crosses a gap in the data.") == 1
+    assert "<b>33 %</b><span>only across a gap</span>" in text
+    assert "only across a gap" not in explanation.to_html(tmp_path / "b.html").read_text(encoding="utf-8")
+    assert 'class="status crosses_gap"' in across("cem")._repr_html_()
 
 
 def test_the_style_of_a_notebook_touches_nothing_else(explanation: Explanation) -> None:

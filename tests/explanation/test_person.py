@@ -32,6 +32,8 @@ def test_rows_are_gathered_by_person() -> None:
         (["found", "found", "no_other_plan", "no_other_plan"], "2 of 4 plans found", [1, 2], [3, 4]),
         (["found", "out_of_time", "out_of_time"], "1 of 3 plans found", [1, 2, 3], []),
         (["found"], "1 plan found", [1], []),
+        (["found", "crosses_gap", "no_other_plan"], "2 of 3 plans found, 1 of them across a gap", [1, 2], [3]),
+        (["crosses_gap", "not_found"], "1 of 2 plans found, 1 of them across a gap", [1, 2], []),
         (["already", "no_other_plan"], "already", [1], []),
         (["unknown_category", "unknown_category"], "unknown category", [1], []),
         (["not_found", "no_other_plan"], "not found", [1], []),
@@ -91,6 +93,13 @@ def test_nobody_is_cut_in_two_even_if_there_are_more_plans_than_lines() -> None:
 )
 def test_the_headline_counts_people_and_plans(plans: Explanation, rows: object, counts: str) -> None:
     assert str(plans.select(rows)).startswith(f"Explanation of {counts}")
+
+
+def test_the_headline_says_how_many_plans_cross_a_gap(plans: Explanation) -> None:
+    status = plans.status.copy()
+    status.loc[[("ann", 2), ("cem", 2)], "status"] = str(Status.CROSSES_GAP)
+    told = "5 plans found for 2 people (2 of them across a gap in the data), 1 no other plan; 1 already, 1 not found"
+    assert told in str(make_plans(status=status))
 
 
 def test_sentences_say_which_plan_they_are(plans: Explanation) -> None:

@@ -4,7 +4,8 @@ import pytest
 
 from counterpath.errors import InputError
 from counterpath.explanation import Explanation, Status, path_columns
-from tests.explanation.conftest import LABELS, STATUSES, make
+from counterpath.plots import svg
+from tests.explanation.conftest import LABELS, STATUSES, across, make, make_plans
 
 
 def test_changes_lists_what_changed_in_original_units(explanation: Explanation) -> None:
@@ -125,7 +126,7 @@ def test_nothing_to_explain_works_everywhere(empty: Explanation) -> None:
     assert len(empty.changes) == len(empty.sentences) == len(empty.valid) == len(empty.measures()) == 0
     assert empty.counterfactuals.dtypes.equals(make().counterfactuals.dtypes)
     assert empty.summary()["n"].tolist() == [0]
-    assert empty.summary(by="sex").shape == (0, 10)
+    assert empty.summary(by="sex").shape == (0, 11)
     assert len(empty.select([])) == 0
     with pytest.raises(InputError, match="none, for it is empty"):
         empty.path("ann")
@@ -134,8 +135,9 @@ def test_nothing_to_explain_works_everywhere(empty: Explanation) -> None:
 def test_every_status_has_a_sentence() -> None:
     for status in Status:
         assert status.text.endswith(".")
-        assert status.valid == (status in ("found", "already"))
-    assert {status for status in Status if status.searched} == {"found", "not_found", "out_of_time"}
+        assert status.valid == (status in ("found", "crosses_gap", "already"))
+    assert {status for status in Status if status.found} == {"found", "crosses_gap"}
+    assert {status for status in Status if status.searched} == {"found", "crosses_gap", "not_found", "out_of_time"}
 
 
 @pytest.mark.parametrize(
@@ -176,6 +178,7 @@ def test_a_summary_says_who_gets_a_counterfactual_and_at_what_cost(explanation: 
     assert row["n"] == 5
     assert row["explained"] == 3
     assert row["found"] == pytest.approx(2 / 3)
+    assert row["gaps"] == 0
     assert [row[name] for name in ("l0", "l1", "l2_sq", "violation", "steps")] == [2.5, 1.0, 0.75, 0.0, 5.0]
     assert row["changes most"] == "hours-per-week 100 %, education-num 50 %, marital-status 50 %"
 
@@ -193,6 +196,27 @@ def test_a_summary_by_group_has_a_row_each(explanation: Explanation) -> None:
     own = explanation.summary(by=pd.Series(["b", "a", "b", "a", "a"]))
     assert own["n"].to_dict() == {"a": 3, "b": 2}
     assert own["explained"].to_dict() == {"a": 1, "b": 2}
+
+
+def test_a_counterfactual_across_a_gap_is_found_and_counted_apart() -> None:
+    made = across("cem")
+    assert made.valid.tolist() == [True, True, True, False, False]
+    (row,) = made.summary().to_dict("records")
+    (same,) = make().summary().to_dict("records")
+    assert row == same | {"gaps": pytest.approx(1 / 3)}
+    assert made.summary(by="sex")["gaps"].tolist() == [0.0, 0.5]
+    assert str(made).startswith("Explanation of 5 rows: 2 found (1 of them across a gap in the data), 1 already, 1 not")
+    assert "cem: crosses_gap p 0.30 → 0.61 | hours-per-week" in str(made)
+    assert svg(made.plot_changes()) == svg(make().plot_changes())
+    again = Explanation.from_json(made.to_json())
+    assert again.status.equals(made.status)
+
+
+def test_people_are_across_a_gap_if_all_their_plans_are(plans: Explanation) -> None:
+    status = plans.status.copy()
+    status.loc[[("ann", 2), ("cem", 1), ("cem", 2)], "status"] = str(Status.CROSSES_GAP)
+    (row,) = make_plans(status=status).summary().to_dict("records")
+    assert [row["found"], row["gaps"], row["plans"]] == pytest.approx([2 / 3, 1 / 3, 5 / 3])
 
 
 def test_a_number_with_many_values_is_cut_at_its_quartiles(explanation: Explanation) -> None:

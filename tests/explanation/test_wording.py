@@ -58,6 +58,10 @@ def test_any_other_outcome_reads_well() -> None:
         ({"p_after": 0.4996}, "came to 0.4996, where 0.5000 was asked"),
         ({"p_after": 0.55, "after": "2"}, "came to 0.55, but the model says 2 there"),
         ({"status": Status.FOUND, "changes": ()}, "after changes too small to list."),
+        (
+            {"status": Status.CROSSES_GAP, "p_after": 0.6, "after": "1"},
+            "It would say 1 (0.60) if age rose from 39 to 40. But no chain of people leads there: the path",
+        ),
     ],
 )
 def test_rare_cases_read_well_too(changes: dict[str, object], expected: str) -> None:

@@ -27,10 +27,11 @@ _SHORT = {"flip ratio": "flip", "violation": "viol.", "confidence": "conf.", "se
 
 _LEGEND = (
     "n: rows. flip: share of the rows for which there is a counterfactual. local: the same, without those that were\n"
-    "led to a landmark because the search had got stuck. The rest are means over n rows: l0 (features changed), l1,\n"
-    "l2_sq, ld_sq (squared distance to the nearest training row), ynn (share of the nearest training rows with the\n"
-    "same decision), conf. (probability of the wanted class), steps, viol. (how many immutable features changed;\n"
-    "immutable here: {}). sec.: for all rows."
+    "led to a landmark because the search had got stuck. gaps: share of the rows whose counterfactual is reached\n"
+    "only across a gap in the data. The rest are means over n rows: l0 (features changed), l1, l2_sq, ld_sq (squared\n"
+    "distance to the nearest training row), ynn (share of the nearest training rows with the same decision), conf.\n"
+    "(probability of the wanted class), steps, viol. (how many immutable features changed; immutable here: {}).\n"
+    "sec.: for all rows."
 )
 
 
@@ -112,7 +113,7 @@ def comparison_tables(comparison: Comparison) -> dict[str, pd.DataFrame]:
     """Both tables of a comparison as people read them, by their titles."""
     return {
         OWN: readable(comparison.table()),
-        COMMON: readable(comparison.table(common=True).drop(columns=["flip ratio", "local", "seconds"])),
+        COMMON: readable(comparison.table(common=True).drop(columns=["flip ratio", "local", "gaps", "seconds"])),
     }
 
 

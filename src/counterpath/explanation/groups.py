@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from counterpath.errors import InputError, choose
 from counterpath.explanation import wording
 from counterpath.explanation.plans import PLAN, people_numbers, plan_numbers
-from counterpath.explanation.status import Status
+from counterpath.explanation.status import FOUND, Status
 
 MOST_VALUES = 8
 """A number with more distinct values than this is cut into quartiles before rows are grouped by it."""
@@ -43,7 +43,7 @@ class Cases:
     @property
     def columns(self) -> list[str]:
         """The columns of a summary."""
-        return ["n", "explained", "found", *(["plans"] if self.plans > 1 else []), *COSTS, "changes most"]
+        return ["n", "explained", "found", "gaps", *(["plans"] if self.plans > 1 else []), *COSTS, "changes most"]
 
     def of(self, rows: NDArray[np.bool_]) -> "Cases":
         """Some of the rows."""
@@ -54,16 +54,19 @@ class Cases:
 
         Returns:
             A value for each of `columns`. `n`, `explained` and `found` count people: all, those for whom a
-            counterfactual was looked for, and the share of these for whom there is one; `plans` is how many there are
-            for each of these. All else is over the found rows, so over all plans.
+            counterfactual was looked for, and the share of these for whom there is one; `gaps` is the share of these
+            for whom there is one only across a gap in the data, and `plans` how many there are for each of these. All
+            else is over the found rows, so over all plans.
         """
-        found = (self.status == Status.FOUND).to_numpy()
+        found = self.status.isin(FOUND).to_numpy()
+        reached = self._people((self.status == Status.FOUND).to_numpy())
         explained = self._people(self.status.isin([kind for kind in Status if kind.searched]).to_numpy())
         means = self.costs.reindex(columns=list(COSTS)).astype(float)[found].mean()
         values = {
             "n": self._people(np.ones(len(found), dtype=bool)),
             "explained": explained,
             "found": self._people(found) / explained if explained else np.nan,
+            "gaps": (self._people(found) - reached) / explained if explained else np.nan,
             "plans": found.sum() / explained if explained else np.nan,
             **{str(name): mean for name, mean in means.items()},
             "changes most": most_changed(self.changed[found]),

@@ -29,6 +29,7 @@ _STYLE = """
   padding: 0 .6em; margin: 0 .3em .2em 0; }
 .counterpath .p { white-space: nowrap; } .counterpath td:last-child { min-width: 16em; max-width: 36em; }
 .counterpath .found, .counterpath .already { color: #006b4f; } .counterpath .status { font-weight: 600; }
+.counterpath .crosses_gap { color: #7a5b00; }
 .counterpath .no_other_plan { color: #5b6470; }
 .counterpath .not_found, .counterpath .out_of_time, .counterpath .unknown_category { color: #a94a00; }
 @media print { .counterpath tr { break-inside: avoid; } .counterpath { print-color-adjust: exact; } }
@@ -77,7 +78,8 @@ class Page:
 
     @property
     def _summary(self) -> pd.DataFrame:
-        return _readable(self.summary.assign(found=self.summary["found"].map(wording.percent)))
+        shares = {name: self.summary[name].map(wording.percent) for name in ("found", "gaps")}
+        return _readable(self.summary.assign(**shares))
 
     @property
     def _several(self) -> bool:
@@ -89,12 +91,14 @@ class Page:
 
     def _numbers(self) -> report.Markup:
         row = self.summary.iloc[0]
+        gaps = {"only across a gap": wording.percent(row["gaps"])} if row["gaps"] > 0 else {}
         each = {"plans each, mean": wording.value(row["plans"], digits=2)} if self._several else {}
         return report.numbers(
             {
                 "people" if self._several else "rows": wording.value(row["n"]),
                 "searched": wording.value(row["explained"]),
                 "of them with a plan" if self._several else "of them found": wording.percent(row["found"]),
+                **gaps,
                 **each,
                 "features changed, mean": wording.value(row["l0"], digits=2),
                 "steps, mean": wording.value(row["steps"], digits=2),
@@ -111,11 +115,12 @@ class Page:
 
 _LEGEND_OF_ROWS = (
     "n: rows. explained: rows for which a counterfactual was looked for. found: the share of them for which there is "
-    "one. The rest are means over the found ones: "
+    "one. gaps: the share of them whose path crosses a gap in the data. The rest are means over the found ones: "
 )
 _LEGEND_OF_PLANS = (
     "n: people. explained: people for whom a counterfactual was looked for. found: the share of them who have a plan. "
-    "plans: how many they have, on average. The rest are means over all plans that were found: "
+    "gaps: the share of them all of whose plans cross a gap in the data. plans: how many they have, on average. The "
+    "rest are means over all plans that were found: "
 )
 _LEGEND_OF_COSTS = (
     "l0 (features changed), l1, l2_sq, ld_sq (squared distance to the nearest training row), violation (immutable "

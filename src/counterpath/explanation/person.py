@@ -27,13 +27,13 @@ class Person:
     @property
     def found(self) -> tuple[Row, ...]:
         """The plans that there are."""
-        return tuple(row for row in self.rows if row.status is Status.FOUND)
+        return tuple(row for row in self.rows if row.status.found)
 
     @property
     def told(self) -> tuple[Row, ...]:
         """The rows that have something to tell: not that there is no further plan, and no sad news twice."""
         old = (Status.NO_OTHER_PLAN, self.first.status)
-        return (self.first, *(row for row in self.rows[1:] if row.status is Status.FOUND or row.status not in old))
+        return (self.first, *(row for row in self.rows[1:] if row.status.found or row.status not in old))
 
     @property
     def missing(self) -> tuple[Row, ...]:
@@ -43,11 +43,13 @@ class Person:
     @property
     def result(self) -> str:
         """What became of the person, in two or three words."""
+        across = sum(row.status is Status.CROSSES_GAP for row in self.rows)
         if not self.several or not self.found:
-            return self.first.status.replace("_", " ")
+            return "found, across a gap" if across else self.first.status.replace("_", " ")
         missing = len(self.rows) - len(self.found)
         count = f"{len(self.found)} of {len(self.rows)}" if missing else f"{len(self.found)}"
-        return f"{count} plan{'' if len(self.rows) == 1 else 's'} found"
+        gaps = f", {across} of them across a gap" if across else ""
+        return f"{count} plan{'' if len(self.rows) == 1 else 's'} found{gaps}"
 
     @property
     def lines(self) -> list[str]:

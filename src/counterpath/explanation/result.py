@@ -15,7 +15,7 @@ from counterpath.errors import InputError
 from counterpath.explanation import figures, groups, labels, page, storage, telling, wording
 from counterpath.explanation.columns import BY_ROW, FRAMES, PATH_BACK, PATH_FRONT, beside
 from counterpath.explanation.person import Person, gather
-from counterpath.explanation.status import Status
+from counterpath.explanation.status import FOUND, Status
 from counterpath.explanation.tables import Tables
 from counterpath.files import write_text
 
@@ -87,11 +87,14 @@ class Explanation(Tables):
 
         Returns:
             For each group: `n` rows; `explained`, those for which a counterfactual was looked for; `found`, the share
-            of these for which there is one; over the found ones the mean `l0`, `l1`, `l2_sq`, `ld_sq`, `violation` and
-            number of `steps`; and `changes most`, the three features that change most often, with their share.
+            of these for which there is one; `gaps`, the share of these for which it is reached only across a gap in
+            the data, so that found − gaps is the share without; over the found ones the mean `l0`, `l1`, `l2_sq`,
+            `ld_sq`, `violation` and number of `steps`; and `changes most`, the three features that change most often,
+            with their share.
 
-            Where there are several plans, `n`, `explained` and `found` count people, each once, and one plan is enough
-            to be found; `plans` is how many an explained person has, on average. All else is over all found plans.
+            Where there are several plans, `n`, `explained`, `found` and `gaps` count people, each once: one plan is
+            enough to be found, and one that crosses no gap not to be among the gaps. `plans` is how many an explained
+            person has, on average. All else is over all found plans.
         """
         changed = self.changed[list(self.schema.names)]
         rows = groups.cases(self.status, self._measures, changed, self.paths, self.plans)
@@ -103,7 +106,7 @@ class Explanation(Tables):
         Args:
             path: Where to save it as well, as PNG and SVG.
         """
-        found = (self.status["status"] == Status.FOUND).to_numpy()
+        found = self.status["status"].isin(FOUND).to_numpy()
         names = list(self.schema.names)
         old, new, changed = (frame[found][names] for frame in (self.factuals, self.counterfactuals, self.changed))
         unit = "row" if self.plans == 1 else "plan"

@@ -11,7 +11,7 @@ from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from counterpath.data.schema import Schema
 from counterpath.explanation import wording
 from counterpath.explanation.plans import PLAN, PLANS, own_labels, plan_numbers, plans_held
-from counterpath.explanation.status import Status
+from counterpath.explanation.status import FOUND, Status
 
 
 def amounts(schema: Schema, frame: pd.DataFrame) -> frozenset[str]:
@@ -47,24 +47,33 @@ def _rows(count: int) -> str:
     return f"{count} row{'' if count == 1 else 's'}"
 
 
-def _counted(statuses: Sequence[str], always: Collection[Status] = (Status.FOUND,)) -> str:
-    counts = {kind: statuses.count(kind) for kind in Status}
-    shown = {kind: count for kind, count in counts.items() if count or kind in always}
-    return ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in shown.items())
+def _counted(statuses: Sequence[str]) -> str:
+    found = sum(status in FOUND for status in statuses)
+    return ", ".join([f"{found} found{_across(statuses)}", *_others(statuses)])
+
+
+def _others(statuses: Sequence[str]) -> list[str]:
+    """What became of the rows without a counterfactual, each with their number."""
+    counts = {kind: statuses.count(kind) for kind in Status if not kind.found}
+    return [f"{count} {kind.replace('_', ' ')}" for kind, count in counts.items() if count]
+
+
+def _across(statuses: Sequence[str]) -> str:
+    count = statuses.count(Status.CROSSES_GAP)
+    return f" ({count} of them across a gap in the data)" if count else ""
 
 
 def _plans_counted(statuses: Sequence[str], people: Sequence[int]) -> str:
     """How many plans those have who have any; then what became of the other people, of whom the first row tells."""
-    lucky = {person for status, person in zip(statuses, people, strict=True) if status == Status.FOUND}
+    lucky = {person for status, person in zip(statuses, people, strict=True) if status in FOUND}
     theirs = [status for status, person in zip(statuses, people, strict=True) if person in lucky]
     first = {person: status for status, person in zip(reversed(statuses), reversed(people), strict=True)}
     others = [status for person, status in first.items() if person not in lucky]
-    found = theirs.count(Status.FOUND)
+    found = sum(status in FOUND for status in theirs)
     plans = f"{found} plan{'' if found == 1 else 's'} found"
-    for_whom = [f"{plans} for {len(lucky)} {'person' if len(lucky) == 1 else 'people'}" if lucky else plans]
-    rest = _counted([status for status in theirs if status != Status.FOUND], always=())
-    with_plans = ", ".join([*for_whom, *([rest] if rest else [])])
-    return "; ".join([with_plans, *([_counted(others, always=())] if others else [])])
+    for_whom = f"{plans} for {len(lucky)} {'person' if len(lucky) == 1 else 'people'}" if lucky else plans
+    with_plans = ", ".join([for_whom + _across(theirs), *_others(theirs)])
+    return "; ".join([with_plans, *([", ".join(_others(others))] if others else [])])
 
 
 def changed_places(changed: pd.DataFrame, features: Sequence[str]) -> list[tuple[int, str]]:

@@ -81,7 +81,7 @@ class Row:
     @property
     def is_plan(self) -> bool:
         """Whether to call it a plan: one of several, and not the news that there is none or that none is needed."""
-        return self.plans > 1 and (self.status is Status.FOUND or self.plan > 1)
+        return self.plans > 1 and (self.status.found or self.plan > 1)
 
     @property
     def line(self) -> str:
@@ -123,17 +123,22 @@ class Row:
                 return f"This row is not explained. {self.reason}"
             case Status.ALREADY:
                 return f"The model already says {self.after} ({probability(self.p_after)}): nothing has to change."
-            case Status.FOUND:
+            case Status.FOUND | Status.CROSSES_GAP:
                 condition = f"if {self._clauses}" if self.changes else "after changes too small to list"
                 told = probability(self.p_after)
                 told = f"probability of {outcome(self.wanted)}: {told}" if self.wanted == OTHER else told
-                return f"It would say {self.after} ({told}) {condition}."
+                return f"It would say {self.after} ({told}) {condition}.{self._gap}"
             case Status.NOT_FOUND:
                 return f"No counterfactual was found: {self._closest}.{self._obstacle}"
             case Status.OUT_OF_TIME:
                 return f"The time ran out before a counterfactual was found: {self._closest}.{self._obstacle}"
             case Status.NO_OTHER_PLAN:
                 return f"No further plan that differs from the ones before was found.{self._obstacle}"
+
+    @property
+    def _gap(self) -> str:
+        crosses = self.status is Status.CROSSES_GAP
+        return " But no chain of people leads there: the path crosses a gap in the data." if crosses else ""
 
     @property
     def _closest(self) -> str:
