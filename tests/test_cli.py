@@ -90,6 +90,7 @@ MISTAKES = [
         ("explain", "gone", "gone.csv", "--request", "gone.json", "-k", "1", "--confidence", "0.5"),
         "leave out --confidence, --plans, or --request",
     ),
+    (("explain", "gone", "gone.csv", "--steps"), "--steps prints, and --out writes: leave out one of them"),
     (("explain", "gone", "FEW"), "there is no folder"),
     (("evaluate", "gone", "FEW", "--methods", "magic"), "unknown method 'magic'"),
     (("evaluate", "gone", "FEW", "--rows", "0"), "--rows must be a positive number"),
@@ -321,6 +322,16 @@ def test_plans_are_counted_by_people_and_only_a_missing_first_plan_is_incomplete
     assert main([*arguments, "--out", str(tmp_path / "plans.csv")]) == 0
     table = pd.read_csv(tmp_path / "plans.csv", index_col=["person", "plan"])
     assert table["status"].value_counts().to_dict() == {"found": 5, "no_other_plan": 3, "already": 1}
+
+
+def test_the_steps_of_a_path_are_printed_below_its_row(
+    model_folder: Path, few: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Explainer, "explain", lambda *given, **options: make_plans())
+    assert main(["explain", str(model_folder), str(few), "--target-class", "yes", "--steps"]) == 3
+    shown = capsys.readouterr().out
+    assert shown == f"{make_plans().to_text(steps=True)}\n"
+    assert "1. education-num: 9 → 9.96; hours-per-week: 40 → 42.49 (p 0.31)\n" in shown
 
 
 def test_a_model_of_the_users_own(loans_file: Path, few: Path, tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ def test_every_part_of_a_page_escapes_what_it_is_given(tmp_path: Path) -> None:
             evil,
             report.text(evil, "notice"),
             report.entry(evil, evil),
+            report.steps(evil, [(evil, evil)]),
             report.verbatim(evil),
             report.numbers({evil: evil}),
         ),
@@ -38,7 +39,7 @@ def test_every_part_of_a_page_escapes_what_it_is_given(tmp_path: Path) -> None:
     ]
     page = report.write_page(tmp_path / "a.html", evil, parts, lead=evil).read_text(encoding="utf-8")
     assert evil not in page
-    assert page.count("&lt;b&gt;&amp;&quot;") == 14
+    assert page.count("&lt;b&gt;&amp;&quot;") == 17
     assert "<figure><svg></svg><figcaption>" in page
     assert page.count("<article") == page.count("</article>") == 1
 

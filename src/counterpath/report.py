@@ -33,6 +33,16 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; background: #f4f7fa; paddi
 .card { border: 1px solid var(--line); border-radius: 8px; padding: .8rem 1rem; min-width: 0; }
 .card h3 { margin: 0; font-size: 1rem; overflow-wrap: anywhere; } .card p { margin: .4rem 0; }
 .card table { width: 100%; } .card th, .card td { white-space: normal; overflow-wrap: anywhere; }
+.steps { margin: .7rem 0; }
+.steps h4 { margin: 0 0 .35rem; font-size: 12.5px; font-weight: 600; color: var(--soft); }
+.steps ol { list-style: none; counter-reset: step; margin: 0; padding: 0; font-size: 13.5px; line-height: 1.4; }
+.steps li { counter-increment: step; position: relative; padding: 0 0 .55rem 1.9rem; overflow-wrap: anywhere; }
+.steps li::before { content: counter(step); position: absolute; left: 0; top: 0; width: 1.25rem; height: 1.25rem;
+  border-radius: 50%; background: var(--accent); color: white; font: 600 11px/1.25rem system-ui, sans-serif;
+  text-align: center; z-index: 1; print-color-adjust: exact; }
+.steps li:not(:last-child)::after { content: ""; position: absolute; left: .6rem; top: 1rem; bottom: -.25rem;
+  border-left: 1.5px solid #b9d4e6; }
+.steps li:last-child { padding-bottom: 0; } .steps span { color: var(--soft); white-space: nowrap; }
 p.soft { color: var(--soft); font-size: 13px; }
 .gallery { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(34rem, 100%), 1fr)); gap: 0 2rem; }
 .gallery figure { margin: .5rem 0; min-width: 0; }
@@ -79,6 +89,12 @@ def text(words: str, look: str = "") -> Markup:
 def entry(name: str, words: str) -> Markup:
     """A paragraph that begins with a name, as one of a list does."""
     return Markup(f"<p><b>{html.escape(name)}:</b> {html.escape(words)}</p>")
+
+
+def steps(heading: str, each: Sequence[tuple[str, str]]) -> Markup:
+    """A numbered list under a small heading, each step with a note at its end."""
+    items = (f"<li>{html.escape(words)} <span>{html.escape(note)}</span></li>" for words, note in each)
+    return Markup(f'<div class="steps"><h4>{html.escape(heading)}</h4><ol>{"".join(items)}</ol></div>')
 
 
 def verbatim(words: str) -> Markup:

@@ -46,6 +46,14 @@ def test_a_path_shows_only_what_moves_with_its_first_and_last_value(explanation:
     assert fig.axes[0].lines[1].get_ydata()[0] == 0.5
 
 
+def test_the_milestones_of_a_path_are_numbered_where_there_are_several(explanation: Explanation) -> None:
+    axes = explanation.plot_path("ann").axes[0]
+    stops = explanation.milestones("ann").iloc[1:]
+    assert axes.collections[0].get_offsets().tolist() == stops[["step", "probability"]].to_numpy().tolist()
+    assert [text.get_text() for text in axes.texts if text.get_fontsize() == 6] == ["1", "2", "3"]
+    assert not explanation.plot_path("dee").axes[0].collections
+
+
 def test_a_path_without_uncertainty_has_no_panel_for_it(explanation: Explanation) -> None:
     made = make(paths=explanation.paths.assign(uncertainty=np.nan))
     assert "uncertainty" not in [axes.get_ylabel() for axes in made.plot_path("ann").axes]

@@ -32,6 +32,7 @@ def evil() -> Explanation:
     return make(
         labels=[EVIL, "b", "c", "d", "e"],
         counterfactuals=plain.counterfactuals.set_axis(pd.Index([EVIL, *"bcde"])).assign(sex=EVIL),
+        paths=plain.paths.assign(sex=plain.paths["sex"].where(plain.paths["step"] < 3, EVIL)),
         status=plain.status.set_axis(pd.Index([EVIL, *"bcde"])).assign(reason=EVIL, binding=["", "", "", EVIL, EVIL]),
         changed=plain.changed.set_axis(pd.Index([EVIL, *"bcde"])).assign(sex=True),
         request=plain.request | {"method": EVIL},
@@ -66,7 +67,7 @@ def test_a_gap_is_named_on_the_card_and_in_numbers_only_where_there_is_one(
     text = across("cem").to_html(tmp_path / "a.html").read_text(encoding="utf-8")
     assert "<h3>Row cem: found, across a gap</h3>" in text
     assert text.count("But no chain of people leads there: the path crosses a gap in the data.") == 1
-    assert "<b>33 %</b><span>only across a gap</span>" in text
+    assert "<b>33 %</b><span>of them only across a gap</span>" in text
     assert "only across a gap" not in explanation.to_html(tmp_path / "b.html").read_text(encoding="utf-8")
     assert 'class="status crosses_gap"' in across("cem")._repr_html_()
 
@@ -146,6 +147,20 @@ def test_a_page_compares_a_persons_plans_on_one_card(plans: Explanation, tmp_pat
     checker = Balance()
     checker.feed(re.sub(r"<svg.*?</svg>", "", text, flags=re.DOTALL))
     assert checker.open == []
+
+
+def test_a_card_has_the_steps_of_a_path_that_takes_several(explanation: Explanation, tmp_path: Path) -> None:
+    text = explanation.to_html(tmp_path / "a.html").read_text(encoding="utf-8")
+    ann, bob, cem, dee, eva = text.split('<article class="card">')[1:]
+    assert "<h4>Step by step</h4><ol><li>education-num: 9 → 9.96; hours-per-week: 40 → 42.49 <span>p 0.31</span>" in ann
+    assert [card.count("<li>") for card in (ann, bob, cem, dee, eva)] == [3, 0, 3, 0, 0]
+    assert "Step by step" not in make(keep_paths=False).to_html(tmp_path / "b.html").read_text(encoding="utf-8")
+
+
+def test_a_card_has_the_steps_of_every_plan(plans: Explanation, tmp_path: Path) -> None:
+    text = plans.to_html(tmp_path / "a.html").read_text(encoding="utf-8")
+    headings = re.findall("<h4>(.*?)</h4>", text)
+    assert headings == [f"Step by step, plan {number}" for number in (1, 2, 3, 1, 2)]
 
 
 def test_many_plans_are_compared_a_few_at_a_time() -> None:

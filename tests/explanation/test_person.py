@@ -55,6 +55,19 @@ def test_missing_plans_share_a_line() -> None:
     ]
 
 
+def test_steps_stand_below_the_plan_they_belong_to(plans: Explanation) -> None:
+    lines = plans.to_text(steps=True).splitlines()
+    assert [line.split(" |")[0] for line in lines[1:6]] == [
+        "ann, plan 1 of 3: found p 0.17 → 0.52",
+        "       1. education-num: 9 → 9.96; hours-per-week: 40 → 42.49 (p 0.31)",
+        "       2. education-num: 9.96 → 10.44; hours-per-week: 42.49 → 43.74; marital-status: Non-Married → Married "
+        "(p 0.38)",
+        "       3. education-num: 10.44 → 11.4; hours-per-week: 43.74 → 46.23 (p 0.52)",
+        "     plan 2 of 3: found p 0.17 → 0.52",
+    ]
+    assert [line for line in lines if not line.startswith("       ")] == str(plans).splitlines()
+
+
 def test_a_persons_plans_are_together_in_a_terminal(plans: Explanation) -> None:
     header, *lines = str(plans).splitlines()
     assert header == (

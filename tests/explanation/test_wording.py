@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from counterpath.explanation import Explanation, Status
-from counterpath.explanation.wording import Change, Row, change, listed, percent, probability, value
+from counterpath.explanation.wording import Change, Row, change, listed, percent, probability, texts, value
 from tests.explanation.conftest import make
 
 ROW = Row(
@@ -99,6 +99,12 @@ def test_a_line_with_many_changes_is_cut() -> None:
 )
 def test_values_read_as_people_write_them(given_value: object, text: str) -> None:
     assert value(given_value) == text
+
+
+def test_values_in_a_row_have_the_digits_that_tell_neighbours_apart() -> None:
+    assert texts([40.0, 40.0001, 40.0001, 41.5]) == ("40", "40.0001", "40.0001", "41.5")
+    assert texts(["a", "b", "a"]) == ("a", "b", "a")
+    assert texts([]) == ()
 
 
 def test_values_that_differ_never_look_the_same() -> None:

@@ -41,6 +41,7 @@ def explain(
     difficulty: constraining.Difficulty = None,
     plans: constraining.Plans = None,
     request: constraining.Again = None,
+    steps: Annotated[bool, typer.Option("--steps", help="Print the steps of each path below its row.")] = False,
     drop: options.Columns = "",
     model: options.Own = None,
     device: options.Device = "auto",
@@ -62,6 +63,8 @@ def explain(
     if request is not None:
         said = {"--target-class": target_class, "--confidence": confidence, "--method": method, "--seconds": seconds}
         constraining.refuse_beside_request(said | wishes.by_option)
+    if steps and out is not None:
+        raise InputError("--steps prints, and --out writes: leave out one of them (an .html file has the steps anyway)")
     again = None if request is None else constraining.read_request(request)
     resolve_device(device)
     writer = None if out is None else _writer(out)
@@ -75,7 +78,7 @@ def explain(
     table = options.table(rows, drop)
     result = explainer.explain(table, **asked) if again is None else explainer.repeat(again, table)
     if writer is None:
-        show(str(result))
+        show(result.to_text(steps))
     else:
         assert out is not None
         writer(result, out)

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
+import pandas as pd
+
 STATUS = ("status", "reason", "imputed", "binding")
 OUTCOME = ("class_before", "probability_before", "class_after", "probability_after")
 PATH_FRONT = ("row", "step")
@@ -11,6 +13,9 @@ TOLD = ("status", "reason", "binding")
 FILE = (*TOLD, *OUTCOME)
 BY_ROW = ("factuals", "counterfactuals", "status", "outcome", "changed")
 FRAMES = (*BY_ROW, "paths", "landscape")
+
+CHANGES = "changes"
+"""What milestones have beside the columns of a path."""
 
 PREFIX = "feature_"
 
@@ -33,6 +38,19 @@ def beside(features: Iterable[str], reserved: Sequence[str]) -> dict[str, str]:
             column = PREFIX + column
         columns[name] = column
     return columns
+
+
+def path_features(path: pd.DataFrame, features: Iterable[str]) -> pd.DataFrame:
+    """The features of a path under their own names."""
+    columns = beside(features, PATH_FRONT + PATH_BACK)
+    return path[list(columns.values())].set_axis(list(columns), axis=1)
+
+
+def milestone_columns(features: Iterable[str]) -> dict[str, str]:
+    """For each feature's column of a path its column among milestones, where one more name is taken."""
+    names = tuple(features)
+    old, new = beside(names, PATH_FRONT + PATH_BACK), beside(names, (*PATH_FRONT, *PATH_BACK, CHANGES))
+    return {old[name]: new[name] for name in names}
 
 
 def path_columns(features: Iterable[str]) -> list[str]:

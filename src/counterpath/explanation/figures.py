@@ -1,6 +1,6 @@
 """The figures of an explanation, from tables: what changes, one row's path, and the latent map."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -126,6 +126,7 @@ def draw_path(
     title: str,
     asked: tuple[str, float],
     path: Path | None = None,
+    milestones: Sequence[int] = (),
 ) -> Figure:
     """Draw one path: probability, uncertainty where it is known, and every feature that moves.
 
@@ -136,6 +137,7 @@ def draw_path(
         title: The heading.
         asked: The wanted outcome and the confidence.
         path: Where to save the figure, if anywhere.
+        milestones: Where the steps of a short account of the path end, by position; the numbers of several are drawn.
     """
     step = told["step"].to_numpy(float)
     moving = [str(name) for name in features if features[name].astype(object).nunique(dropna=False) > 1]
@@ -145,6 +147,8 @@ def draw_path(
     with figure(path, 7.4, 0.9 + sum(heights)) as fig:
         panels = fig.subplots(len(heights), 1, sharex=True, height_ratios=heights, squeeze=False)[:, 0]
         _probability(panels[0], step, told["probability"].to_numpy(float), *asked)
+        if len(milestones) > 1:
+            _milestones(panels[0], step[list(milestones)], told["probability"].to_numpy(float)[list(milestones)])
         if uncertain:
             panels[1].plot(step, told["uncertainty"], color=PALETTE[3], marker=_marker(step), ms=3)
             panels[1].set_ylabel("uncertainty", rotation=0, ha="right", va="center")
@@ -174,6 +178,13 @@ def _probability(axes: Axes, step: Any, probability: Any, outcome: str, confiden
     axes.set(ylim=(-0.03, 1.03), yticks=(0, 0.5, 1))
     axes.set_ylabel(f"probability\nof {_short(outcome)}", rotation=0, ha="right", va="center")
     _ends(axes, step, (wording.probability(probability[0]), wording.probability(probability[-1])), probability)
+
+
+def _milestones(axes: Axes, step: Any, probability: Any) -> None:
+    """A dot for each milestone, with its number, on top of the line."""
+    axes.scatter(step, probability, s=78, color=_UP, edgecolor="white", lw=0.9, zorder=3, clip_on=False)
+    for number, where in enumerate(zip(step, probability, strict=True), start=1):
+        axes.annotate(str(number), where, ha="center", va="center", fontsize=6, color="white", zorder=4)
 
 
 def _feature(axes: Axes, step: Any, values: pd.Series, limits: tuple[float, float] | None) -> None:
@@ -219,15 +230,8 @@ def draw_map(landscape: pd.DataFrame, paths: pd.DataFrame, note: str, path: Path
             return _say(fig, "There is no map of this explanation.")
         axes = fig.subplots()
         if "volume" in landscape and _is_flat(landscape[["map_x", "map_y"]].to_numpy(float)):
-            filled = axes.tricontourf(
-                landscape["map_x"],
-                landscape["map_y"],
-                landscape["volume"],
-                levels=8,
-                cmap="Greys",
-                alpha=0.45,
-                zorder=0,
-            )
+            x, y, volume = (landscape[name] for name in ("map_x", "map_y", "volume"))
+            filled = axes.tricontourf(x, y, volume, levels=8, cmap="Greys", alpha=0.45, zorder=0)
             fig.colorbar(filled, ax=axes, label="volume", shrink=0.5, pad=0.01)
         _codes(axes, landscape)
         drawn = _walks(axes, paths)

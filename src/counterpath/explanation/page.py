@@ -91,7 +91,7 @@ class Page:
 
     def _numbers(self) -> report.Markup:
         row = self.summary.iloc[0]
-        gaps = {"only across a gap": wording.percent(row["gaps"])} if row["gaps"] > 0 else {}
+        gaps = {"of them only across a gap": wording.percent(row["gaps"])} if row["gaps"] > 0 else {}
         each = {"plans each, mean": wording.value(row["plans"], digits=2)} if self._several else {}
         return report.numbers(
             {
@@ -178,11 +178,11 @@ def _card(person: Person) -> report.Markup:
         return report.card(heading, *_plans(person))
     row = person.first
     parts = [report.text(row.sentence), *([report.table(_compared((row,)))] if row.changes else [])]
-    return report.card(heading, *parts, report.text(row.reason, "soft"))
+    return report.card(heading, *parts, *_steps(row), report.text(row.reason, "soft"))
 
 
 def _plans(person: Person) -> list[report.Markup]:
-    """A sentence a plan, a table of them side by side, and what else is known about each."""
+    """A sentence a plan, a table of them side by side, the steps of each, and what else is known about it."""
     told = [row for row in person.told if row.is_plan]
     parts = [report.text(person.found[0].now)]
     parts += [report.entry(row.number, row.claim) for row in told]
@@ -190,10 +190,20 @@ def _plans(person: Person) -> list[report.Markup]:
         parts.append(report.text(f"{which(person.missing)}: {person.missing[0].claim}", "soft"))
     starts = range(0, len(person.found), PLANS_IN_A_TABLE)
     parts += [report.table(_compared(person.found[start : start + PLANS_IN_A_TABLE])) for start in starts]
+    parts += [part for row in person.found for part in _steps(row)]
     reasons = {reason: [row for row in told if row.reason == reason] for reason in (row.reason for row in told)}
     for reason, rows in reasons.items():
         parts.append(report.text(reason if len(reasons) == 1 else f"{which(tuple(rows))}: {reason}", "soft"))
     return parts
+
+
+def _steps(row: Row) -> list[report.Markup]:
+    """The way there as a list, if it has several steps."""
+    if not row.steps:
+        return []
+    heading = f"Step by step, plan {row.plan}" if row.is_plan else "Step by step"
+    notes = [(step.changes or "no change", f"p {wording.probability(step.probability)}") for step in row.steps]
+    return [report.steps(heading, notes)]
 
 
 def _compared(rows: tuple[Row, ...]) -> pd.DataFrame:

@@ -53,17 +53,19 @@ class Person:
 
     @property
     def lines(self) -> list[str]:
-        """One line a plan for a terminal, the label only on the first."""
-        if not self.several:
-            return [self.first.line]
-        texts = [f"{row.number.lower()}: {row.brief}" if row.is_plan else row.brief for row in self.told]
+        """One line a plan for a terminal, the label only on the first; below it the plan's steps, if they are told."""
+        texts = [text for row in self.told for text in (self._head(row), *_steps(row))]
         if self.missing:
             texts.append(f"{which(self.missing).lower()}: {self.missing[0].brief}")
-        mark = ", " if self.first.is_plan else ": "
-        return [
-            (" " * len(self.first.label + mark) if place else self.first.label + mark) + text
-            for place, text in enumerate(texts)
-        ]
+        label = self.first.label + (", " if self.first.is_plan else ": ")
+        return [(" " * len(label) if place else label) + text for place, text in enumerate(texts)]
+
+    def _head(self, row: Row) -> str:
+        return f"{row.number.lower()}: {row.brief}" if row.is_plan else row.brief
+
+
+def _steps(row: Row) -> list[str]:
+    return [f"{number:>3}. {step.line}" for number, step in enumerate(row.steps, start=1)]
 
 
 def gather(rows: Iterable[Row], people: Iterable[int]) -> list[Person]:

@@ -1,7 +1,7 @@
 """The answer to a request for counterfactuals."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 from counterpath.data.schema import Schema
 from counterpath.errors import InputError
 from counterpath.explanation import figures, groups, labels, page, storage, telling, wording
-from counterpath.explanation.columns import BY_ROW, FRAMES, PATH_BACK, PATH_FRONT, beside
+from counterpath.explanation.columns import BY_ROW, FRAMES, PATH_BACK, path_features
+from counterpath.explanation.milestones import MOST, choose, list_milestones, list_steps
 from counterpath.explanation.person import Person, gather
 from counterpath.explanation.status import FOUND, Status
 from counterpath.explanation.tables import Tables
@@ -55,10 +56,7 @@ class Explanation(Tables):
     """
 
     def __repr__(self) -> str:
-        shown = self._people(_ROWS_IN_A_TERMINAL // self.plans)
-        lines = [line for person in shown for line in person.lines]
-        more = self._count - len(shown)
-        return "\n".join([self._headline, *lines, *([f"… and {more} more"] if more else [])])
+        return self.to_text()
 
     def _repr_html_(self) -> str:
         return page.notebook(self._headline, self._people(_ROWS_IN_A_NOTEBOOK // self.plans), self._count)
@@ -76,6 +74,27 @@ class Explanation(Tables):
         """For each row, what would have to change, in plain language."""
         texts = [row.sentence for row in self._tell(range(len(self)))]
         return pd.Series(texts, index=self.factuals.index, name="sentence", dtype=str)
+
+    def milestones(self, i: Any, *, most: int = MOST, plan: int | None = None) -> pd.DataFrame:
+        """The path of one row as a few steps that a person can follow.
+
+        Every milestone is a point of the path, so the model was asked about it and it respects all constraints. They
+        are chosen so that few features change from one to the next, and none goes back and forth: what can be done
+        first and what after it reads as separate steps, and what moves evenly together is one step, however long.
+        `path` has every point, the detours too. See `explanation.milestones` for the formula.
+
+        Args:
+            i: The row, as in `path`.
+            most: How many milestones there may be, from 2: the first is the row as asked, the last one the row as
+                returned. There are fewer where a further one would make no step simpler.
+            plan: Which plan of the person, as in `path`.
+
+        Returns:
+            Some rows of `path`, with its columns, and `changes`: what is different from the milestone before, for
+            instance "education: school → college; hours: 40 → 45", and "" in the first row. A feature of that name has
+            `feature_` before it.
+        """
+        return list_milestones(self.path(i, plan), self.schema, self._amounts, most)
 
     def summary(self, by: groups.By | None = None) -> pd.DataFrame:
         """Who gets a counterfactual, at what cost, and through which features.
@@ -114,6 +133,8 @@ class Explanation(Tables):
 
     def plot_path(self, i: Any, path: str | Path | None = None, *, plan: int | None = None) -> Figure:
         """Draw the path of one row: probability and uncertainty, and below them every feature that moves.
+
+        Milestones between its ends are numbered as the steps that lead to them.
 
         Args:
             i: The row, as in `path`.
@@ -164,6 +185,17 @@ class Explanation(Tables):
         except (KeyError, TypeError, AttributeError) as error:
             raise InputError(f"the explanation is damaged: {type(error).__name__} {error}; write it again") from error
 
+    def to_text(self, steps: bool = False) -> str:
+        """The first rows, or people with all plans, a line each, as `print` shows them.
+
+        Args:
+            steps: Whether to write the steps of each path below it, where it has more than one: see `milestones`.
+        """
+        shown = self._people(_ROWS_IN_A_TERMINAL // self.plans, steps)
+        lines = [line for person in shown for line in person.lines]
+        more = self._count - len(shown)
+        return "\n".join([self._headline, *lines, *([f"… and {more} more"] if more else [])])
+
     def to_frame(self) -> pd.DataFrame:
         """One table: the counterfactuals with their status, reason, binding constraints, classes and probabilities.
 
@@ -206,7 +238,7 @@ class Explanation(Tables):
             tables=tables or {},
             drawings=drawings,
             walks=[self._draw_path(self._steps(position), position) for position in walkers],
-            people=self._people(page.MOST_CARDS),
+            people=self._people(page.MOST_CARDS, steps=True),
             total=self._count,
             diagnostics=self.diagnostics,
         ).write(Path(path))
@@ -232,20 +264,27 @@ class Explanation(Tables):
         frames = {name: frame.iloc[places] for name, frame in self._frames.items()}
         return telling.tell(frames, self.schema.names, self._amounts, self.request)
 
-    def _people(self, most: int) -> list[Person]:
-        """The first people, at least one, whole: with all their plans."""
+    def _people(self, most: int, steps: bool = False) -> list[Person]:
+        """The first people, at least one, whole: with all their plans, and the steps of each if they are to be told."""
         order = np.argsort(self._person, kind="stable")
         places = order[self._person[order] < max(most, 1)].tolist()
-        return gather(self._tell(places), self._person[places].tolist())
+        rows = self._tell(places)
+        if steps:
+            rows = [replace(row, steps=self._told_steps(row, at)) for row, at in zip(rows, places, strict=True)]
+        return gather(rows, self._person[places].tolist())
+
+    def _told_steps(self, row: wording.Row, position: int) -> tuple[wording.Step, ...]:
+        path = self._steps(position)
+        return list_steps(path, self.schema, self._amounts) if row.status.found and len(path) else ()
 
     def _draw_path(self, steps: pd.DataFrame, position: int, path: Path | None = None) -> Figure:
         (row,) = self._tell([position])
-        columns = beside(self.schema.names, PATH_FRONT + PATH_BACK)
-        moves = steps[list(columns.values())].set_axis(list(columns), axis=1)
+        moves = path_features(steps, self.schema.names)
+        stops = choose(moves, self.schema, self._amounts)[1:]
         plan = f", {row.number.lower()}" if self.plans > 1 else ""
         title = f"Row {row.label}{plan}: the model says {row.before}, and {row.after} at the end"
         asked = (wording.outcome(row.wanted), row.confidence)
-        return figures.draw_path(steps[["step", *PATH_BACK]], moves, self._ranges, title, asked, path)
+        return figures.draw_path(steps[["step", *PATH_BACK]], moves, self._ranges, title, asked, path, stops)
 
 
 def _maybe_path(path: str | Path | None) -> Path | None:

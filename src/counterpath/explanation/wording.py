@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -33,10 +34,28 @@ class Change:
         return f"{self.feature} {self.old} → {self.new}"
 
     @property
+    def entry(self) -> str:
+        """The change as one of a list, where names may have several words."""
+        return f"{self.feature}: {self.old} → {self.new}"
+
+    @property
     def clause(self) -> str:
         """The change as part of a sentence."""
         verb = {1: "rose", -1: "fell", 0: "changed"}[self.direction]
         return f"{self.feature} {verb} from {self.old} to {self.new}"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a path that is told in a few: what changes, and how probable the wanted outcome is then."""
+
+    changes: str
+    probability: float
+
+    @property
+    def line(self) -> str:
+        """The step for a terminal."""
+        return f"{self.changes or 'no change'} (p {probability(self.probability)})"
 
 
 @dataclass(frozen=True)
@@ -57,6 +76,7 @@ class Row:
         binding: Which constraints stand in the way of a counterfactual; empty if none is known to.
         plan: Which of the person's plans this is, from 1.
         plans: How many plans were asked for.
+        steps: How to get there, if that takes more than one step and was asked for.
     """
 
     label: str
@@ -72,6 +92,7 @@ class Row:
     binding: str = ""
     plan: int = 1
     plans: int = 1
+    steps: tuple[Step, ...] = ()
 
     @property
     def number(self) -> str:
@@ -193,7 +214,7 @@ def probability(given: float, digits: int = 2) -> str:
 
 def shortfall(reached: float, asked: float) -> str:
     """A probability beside the higher one that was asked for, with as many digits as it takes to tell them apart."""
-    texts = _apart(probability, reached, asked, digits=2)
+    texts = _apart(probability, (reached, asked), digits=2)
     return f"{texts[0]}, where {texts[1]} was asked"
 
 
@@ -207,12 +228,19 @@ def percent(share: float) -> str:
 def change(feature: str, old: Any, new: Any, ordered: bool) -> Change:
     """Describe one change with as many digits as it takes to tell old from new."""
     direction = (1 if new > old else -1) if ordered else 0
-    return Change(feature, *_apart(value, old, new, DIGITS), direction)
+    before, after = texts((old, new))
+    return Change(feature, before, after, direction)
 
 
-def _apart(form: Callable[[Any, int], str], first: Any, second: Any, digits: int) -> tuple[str, str]:
+def texts(values: Sequence[Any]) -> tuple[str, ...]:
+    """Values of one feature as text, with as many digits as it takes to tell each from the one before it."""
+    return _apart(value, values, DIGITS)
+
+
+def _apart(form: Callable[[Any, int], str], values: Sequence[Any], digits: int) -> tuple[str, ...]:
+    differ = [old != new for old, new in pairwise(values)]
     for more in range(digits, _MOST_DIGITS + 1):
-        texts = form(first, more), form(second, more)
-        if texts[0] != texts[1]:
-            return texts
-    return form(first, digits), form(second, digits)
+        told = tuple(form(each, more) for each in values)
+        if [old != new for old, new in pairwise(told)] == differ:
+            return told
+    return tuple(form(each, digits) for each in values)

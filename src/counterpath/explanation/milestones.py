@@ -1,0 +1,161 @@
+"""A long path as a few steps that a person can follow: which of its points to name, and what to say at each.
+
+A milestone is a point of the path, never one between two points: the model was asked about it, and it respects all
+constraints. Which points help a reader? Those between which few features change, and no feature goes back and forth.
+So a step from one point to another has the length
+
+    ‖a‖_½ = (Σ_f √a_f)²,
+
+where a_f is how much feature f changes, and the milestones are the shortest way along the path in a few steps:
+
+- two features that change one after the other, each by 1, make 1 + 1 = 2; both in one step make (1 + 1)² = 4. A way
+  with few features a step is short, unlike in the norms ‖·‖₁ and ‖·‖₂, by which no stop makes a way shorter;
+- a change that is taken back is length for nothing;
+- the length grows in proportion to the step, so a stop on a straight line gains nothing: there is none.
+
+Douglas–Peucker, the usual way to simplify a line, would keep the points that stick out farthest: where a feature has
+strayed most, and not where it has arrived.
+"""
+
+from collections.abc import Collection
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from counterpath.data.schema import Feature, Schema
+from counterpath.errors import InputError
+from counterpath.explanation import wording
+from counterpath.explanation.columns import CHANGES, milestone_columns, path_features
+
+MOST = 5
+"""How many milestones a path has at most, both ends included, unless more or fewer are asked for."""
+WORTH = 0.1
+"""A further milestone must make the way shorter by this share of the single step from end to end."""
+SAME = 1e-5
+"""Numbers that differ by no more than this share of all that they move are told as one."""
+
+
+def check_most(most: int) -> None:
+    """Raise an error unless so many milestones can be had: both ends are two."""
+    if isinstance(most, bool) or not isinstance(most, int) or most < 2:
+        raise InputError(f"most is {most!r}; expected a whole number from 2, for both ends of a path are milestones")
+
+
+def list_milestones(path: pd.DataFrame, schema: Schema, numbers: Collection[str], most: int = MOST) -> pd.DataFrame:
+    """The milestones of a path, with its columns and `changes`; see `Explanation.milestones`.
+
+    Args:
+        path: One row a point, as `Explanation.path` has it.
+        schema: What the features are.
+        numbers: Those that are numbers.
+        most: How many milestones there may be.
+    """
+    points = path_features(path, schema.names)
+    places = choose(points, schema, numbers, most)
+    changes = tell(points.iloc[places], schema.names, numbers)
+    chosen = path.iloc[places].rename(columns=milestone_columns(schema.names)).reset_index(drop=True)
+    return chosen.assign(**{CHANGES: pd.Series(changes, dtype=str)})
+
+
+def list_steps(path: pd.DataFrame, schema: Schema, numbers: Collection[str]) -> tuple[wording.Step, ...]:
+    """The steps from milestone to milestone, if there are several: a single one is told by its ends."""
+    stops = list_milestones(path, schema, numbers).iloc[1:]
+    steps = zip(stops[CHANGES].tolist(), stops["probability"].tolist(), strict=True)
+    return tuple(wording.Step(*step) for step in steps) if len(stops) > 1 else ()
+
+
+def choose(points: pd.DataFrame, schema: Schema, numbers: Collection[str], most: int = MOST) -> list[int]:
+    """The positions of the milestones of a path, its first and last point included.
+
+    Args:
+        points: The features at every point of the path.
+        schema: What they are.
+        numbers: The features that are numbers.
+        most: How many milestones there may be.
+    """
+    check_most(most)
+    return _shortest(_lengths(points, schema, numbers), most)
+
+
+def tell(points: pd.DataFrame, features: Collection[str], numbers: Collection[str]) -> list[str]:
+    """What changes at each milestone since the one before: "job: clerk → boss; hours: 40 → 45", and "" at the first.
+
+    The text with which a feature leaves a milestone is the one with which it arrived there.
+
+    Args:
+        points: The features at the milestones.
+        features: Their names, in the order in which their changes are told.
+        numbers: Those that are numbers.
+    """
+    told: list[list[str]] = [[] for _ in range(len(points))]
+    for name in features:
+        values = points[name].tolist()
+        texts = wording.texts(_settled(values) if name in numbers else values)
+        for changes, (old, new) in zip(told[1:], pairwise(texts), strict=True):
+            if old != new:
+                changes.append(wording.Change(name, old, new).entry)
+    return ["; ".join(changes) for changes in told]
+
+
+def _lengths(points: pd.DataFrame, schema: Schema, numbers: Collection[str]) -> NDArray[np.float64]:
+    """The length of the step from every point to every other."""
+    roots: NDArray[np.float64] = np.zeros((len(points), len(points)))
+    for feature in schema:
+        roots += np.sqrt(_amounts(points[feature.name], feature, feature.name in numbers))
+    return roots**2
+
+
+def _amounts(values: pd.Series, feature: Feature, is_number: bool) -> NDArray[np.float64]:
+    """How much a feature differs between any two points, from 0 to 1.
+
+    All that a feature moves on the path is 1, however little that is of its range: for a reader it is one change, as
+    another category is. And who else was asked about makes no difference.
+    """
+    if is_number:
+        places = values.to_numpy(float)
+    elif feature.kind == "ordinal":
+        places = np.array([feature.categories.index(value) for value in values.tolist()], dtype=float)
+    else:
+        codes, _ = pd.factorize(values.astype(object), use_na_sentinel=False)
+        return np.asarray(codes[:, None] != codes, dtype=float)
+    scaled = places / (float(np.ptp(places)) or 1.0)
+    return np.asarray(np.abs(scaled[:, None] - scaled), dtype=float)
+
+
+def _shortest(lengths: NDArray[np.float64], most: int) -> list[int]:
+    """The shortest way from the first point to the last over fewer than `most` steps, each of which is worth it."""
+    last = len(lengths) - 1
+    if last < 1:
+        return list(range(len(lengths)))
+    price = WORTH * lengths[0, last]
+    ahead = np.where(np.triu(np.ones_like(lengths, dtype=bool), 1), lengths, np.inf)
+    reached, ways = ahead[0], [[0, last]]
+    cost, before = reached[last] + price, []
+    for steps in range(2, min(most, len(lengths))):
+        through = reached[:, None] + ahead
+        before.append(through.argmin(axis=0))
+        reached = through.min(axis=0)
+        if reached[last] + steps * price < cost:
+            cost = reached[last] + steps * price
+            ways.append(_traced(before, last))
+    return ways[-1]
+
+
+def _traced(before: list[NDArray[np.int64]], last: int) -> list[int]:
+    """The way to the last point, given for each step but the first from where a point is reached best."""
+    way = [last]
+    for origin in reversed(before):
+        way.append(int(origin[way[-1]]))
+    return [0, *reversed(way)]
+
+
+def _settled(values: list[Any]) -> list[Any]:
+    """Numbers, each of which is the one before it unless it differs enough to be told."""
+    least = SAME * (max(values) - min(values))
+    settled = values[:1]
+    for value in values[1:]:
+        settled.append(value if abs(value - settled[-1]) > least else settled[-1])
+    return settled

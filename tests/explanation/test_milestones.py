@@ -1,0 +1,188 @@
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from counterpath.data import Feature, Schema
+from counterpath.errors import InputError
+from counterpath.explanation import Explanation
+from counterpath.explanation.milestones import choose, list_milestones, list_steps, tell
+from tests.explanation.conftest import make
+
+JOBS, LEVELS = ("baker", "clerk", "nurse"), ("none", "school", "college")
+SCHEMA = Schema(
+    (
+        Feature("hours", "integer"),
+        Feature("pay", "continuous"),
+        Feature("job", "categorical", categories=JOBS),
+        Feature("education", "ordinal", categories=LEVELS),
+    )
+)
+NUMBERS = ("hours", "pay")
+
+
+def points(**columns: Any) -> pd.DataFrame:
+    """A path on which all features stay but those that are given."""
+    length = len(next(iter(columns.values())))
+    stay = {"hours": 40, "pay": 10.0, "job": "baker", "education": "none"}
+    return pd.DataFrame({name: columns.get(name, [value] * length) for name, value in stay.items()})
+
+
+def as_path(features: pd.DataFrame) -> pd.DataFrame:
+    count = len(features)
+    told = {name: np.linspace(0, 1, count) for name in ("probability", "uncertainty", "length", "map_x", "map_y")}
+    return pd.concat([pd.DataFrame({"step": range(count)}), features, pd.DataFrame(told)], axis=1)
+
+
+PATHS = st.integers(1, 12).flatmap(
+    lambda count: st.fixed_dictionaries(
+        {
+            "hours": st.lists(st.integers(10, 60), min_size=count, max_size=count),
+            "pay": st.lists(st.floats(-1e6, 1e6), min_size=count, max_size=count),
+            "job": st.lists(st.sampled_from(JOBS), min_size=count, max_size=count),
+            "education": st.lists(st.sampled_from(LEVELS), min_size=count, max_size=count),
+        }
+    ).map(lambda columns: points(**columns))
+)
+
+
+@given(PATHS, st.integers(2, 7))
+def test_milestones_are_a_few_points_of_the_path_in_its_order_from_end_to_end(path: pd.DataFrame, most: int) -> None:
+    places = choose(path, SCHEMA, NUMBERS, most)
+    assert places[0] == 0
+    assert places[-1] == len(path) - 1
+    assert all(before < after for before, after in pairwise(places))
+    assert len(places) <= most
+    table = list_milestones(as_path(path), SCHEMA, NUMBERS, most)
+    pd.testing.assert_frame_equal(table.drop(columns="changes"), as_path(path).iloc[places].reset_index(drop=True))
+
+
+@given(PATHS)
+def test_every_change_is_told_and_texts_join_up(path: pd.DataFrame) -> None:
+    texts = tell(path, SCHEMA.names, NUMBERS)
+    assert texts[0] == ""
+    now: dict[str, str] = {}
+    for place, text in enumerate(texts[1:], start=1):
+        changes = dict(entry.split(": ") for entry in text.split("; ")) if text else {}
+        for name in ("hours", "job", "education"):
+            assert (name in changes) == (path[name].iloc[place] != path[name].iloc[place - 1])
+        for name, change in changes.items():
+            old, new = change.split(" → ")
+            assert old != new
+            assert now.get(name, old) == old
+            now[name] = new
+
+
+@given(PATHS)
+def test_who_may_have_more_milestones_never_gets_fewer(path: pd.DataFrame) -> None:
+    counts = [len(choose(path, SCHEMA, NUMBERS, most)) for most in range(2, 7)]
+    assert counts == sorted(counts)
+
+
+def test_features_that_change_one_after_the_other_are_separate_steps() -> None:
+    path = points(hours=[40, 42, 44, 46, 46, 46, 46], pay=[10.0, 10.0, 10.0, 10.0, 10.0, 11.0, 12.0])
+    assert choose(path, SCHEMA, NUMBERS) == [0, 3, 6]
+    stops = path.assign(job=["baker"] * 4 + ["clerk"] * 3)
+    assert [step.changes for step in list_steps(as_path(stops), SCHEMA, NUMBERS)] == [
+        "hours: 40 → 46",
+        "job: baker → clerk",
+        "pay: 10 → 12",
+    ]
+
+
+def test_a_straight_line_is_one_step_and_so_is_a_single_feature_at_any_pace() -> None:
+    assert choose(points(hours=[40, 41, 42, 43], pay=[10.0, 11.0, 12.0, 13.0]), SCHEMA, NUMBERS) == [0, 3]
+    assert choose(points(pay=[1.0, 1.1, 5.0, 9.0]), SCHEMA, NUMBERS) == [0, 3]
+    assert choose(points(education=["none", "school", "college"]), SCHEMA, NUMBERS) == [0, 2]
+    assert list_steps(as_path(points(pay=[1.0, 5.0, 9.0])), SCHEMA, NUMBERS) == ()
+
+
+def test_what_goes_back_and_forth_is_left_out() -> None:
+    path = points(hours=[40, 20, 60, 45, 45, 45], job=["baker", "nurse", "clerk", "baker", "clerk", "clerk"])
+    assert [step.changes for step in list_steps(as_path(path), SCHEMA, NUMBERS)] == [
+        "hours: 40 → 45",
+        "job: baker → clerk",
+    ]
+
+
+def test_a_feature_with_an_order_moves_by_its_places() -> None:
+    path = points(pay=[10.0, 10.0, 12.0, 12.0], education=["none", "school", "school", "college"])
+    assert choose(path, SCHEMA, NUMBERS) == [0, 1, 2, 3]
+    assert choose(path.assign(pay=10.0), SCHEMA, NUMBERS) == [0, 3]
+
+
+def test_no_stop_is_made_for_a_hair() -> None:
+    path = points(hours=[40, 50, 50], pay=[10.0, 10.0 + 1e-7, 20.0])
+    assert [step.changes for step in list_steps(as_path(path), SCHEMA, NUMBERS)] == ["hours: 40 → 50", "pay: 10 → 20"]
+
+
+@pytest.mark.parametrize("dtype", ["Int64", "int8"])
+def test_numbers_may_be_of_any_dtype(dtype: str) -> None:
+    path = points(hours=pd.array([40, 50, 50], dtype=dtype), job=["baker", "baker", "clerk"])
+    assert tell(path, SCHEMA.names, NUMBERS) == ["", "hours: 40 → 50", "job: baker → clerk"]
+    assert choose(path, SCHEMA, NUMBERS) == [0, 1, 2]
+
+
+def test_an_explanation_has_the_milestones_of_a_row(explanation: Explanation) -> None:
+    names = list(explanation.schema.names)
+    stops = explanation.milestones("ann")
+    path = explanation.path("ann")
+    assert list(stops.columns) == [*path.columns, "changes"]
+    assert stops["step"].tolist() == [0, 2, 3, 5]
+    assert stops[names].iloc[0].tolist() == explanation.factuals.loc["ann"].tolist()
+    assert stops[names].iloc[-1].tolist() == explanation.counterfactuals.loc["ann"].tolist()
+    assert stops["changes"].tolist() == [
+        "",
+        "education-num: 9 → 9.96; hours-per-week: 40 → 42.49",
+        "education-num: 9.96 → 10.44; hours-per-week: 42.49 → 43.74; marital-status: Non-Married → Married",
+        "education-num: 10.44 → 11.4; hours-per-week: 43.74 → 46.23",
+    ]
+    assert explanation.milestones("ann", most=2)["step"].tolist() == [0, 5]
+    assert explanation.milestones("ann", most=3)["step"].tolist() in ([0, 2, 5], [0, 3, 5])
+
+
+def test_a_path_of_one_point_has_one_milestone(explanation: Explanation) -> None:
+    (row,) = explanation.milestones("bob").to_dict("records")
+    assert row["changes"] == ""
+    assert row["age"] == 50
+
+
+def test_milestones_do_not_depend_on_who_else_was_asked_about(explanation: Explanation) -> None:
+    for label in ("ann", "cem", "dee"):
+        alone = explanation.select(label).milestones(label)
+        pd.testing.assert_frame_equal(alone, explanation.milestones(label))
+
+
+def test_milestones_are_those_of_a_plan(plans: Explanation) -> None:
+    assert plans.milestones("ann", plan=2).equals(plans.milestones(("ann", 2)))
+    assert plans.milestones("ann", plan=2)["hours-per-week"].iloc[-1] == pytest.approx(48.2345678)
+
+
+def test_a_feature_that_is_called_changes_stands_beside_them() -> None:
+    schema = Schema((Feature("changes", "integer"),))
+    table = list_milestones(as_path(pd.DataFrame({"changes": [1, 2]})), schema, ("changes",))
+    assert table["feature_changes"].tolist() == [1, 2]
+    assert table["changes"].tolist() == ["", "changes: 1 → 2"]
+
+
+@pytest.mark.parametrize("most", [1, 0, -3, True])
+def test_fewer_milestones_than_both_ends_are_refused(explanation: Explanation, most: Any) -> None:
+    with pytest.raises(InputError, match=r"most is .*; expected a whole number from 2"):
+        explanation.milestones("ann", most=most)
+
+
+@pytest.mark.parametrize(
+    ("made", "row", "message"),
+    [
+        (make(), "zoe", "no row 'zoe'; its rows are: 'ann', 'bob'"),
+        (make(), "eva", "row 'eva' has no path: marital-status is 'Complicated'"),
+        (make(keep_paths=False), "ann", "was not kept; .* keep_paths=True"),
+    ],
+)
+def test_milestones_that_are_not_there_are_an_error_as_of_path(made: Explanation, row: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        made.milestones(row)
