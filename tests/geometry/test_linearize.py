@@ -1,3 +1,4 @@
+import itertools
 from typing import Any
 
 import pytest
@@ -5,11 +6,14 @@ import torch
 from torch import Tensor, nn
 
 from counterpath.errors import InputError
-from counterpath.geometry.linearize import Linearization, jacobian, jacobian_autodiff
+from counterpath.geometry.curve import length, metric_field
+from counterpath.geometry.linearize import Decoded, Linearization, jacobian, jacobian_autodiff, secant
+from counterpath.geometry.metric import METRICS, pullback
 from counterpath.models.layers import RBFPrecision, TableOutput, mlp
 from counterpath.models.training import seeded
+from counterpath.models.vae import VAE
 
-from ..conftest import random_vae
+from ..conftest import random_classifier, random_vae
 
 
 class Unknown(nn.Module):
@@ -153,3 +157,82 @@ def test_a_probability_of_zero_has_a_finite_factor() -> None:
         lin = Linearization(*jacobian(layer, x), category=torch.ones(3, dtype=torch.bool))
         assert (lin.mean[0] == torch.tensor([1.0, 0, 0], dtype=dtype)).all()
         assert lin.factors[0].isfinite().all()
+
+
+# Secants
+
+BLOCKS = ((1, 4), (4, 6))
+
+
+def _ends(size: float = 1.0) -> tuple[Tensor, Tensor]:
+    with seeded(4):
+        start, step = torch.randn(2, 9, 3, dtype=torch.float64)
+    return start, start + size * step
+
+
+def _segments(vae: VAE, start: Tensor, end: Tensor, pieces: int) -> Linearization:
+    """Straight lines in pieces, as secants."""
+    share = torch.linspace(0, 1, pieces + 1, dtype=start.dtype)[:, None, None]
+    z = torch.lerp(start, end, share)
+    before, after = (
+        Decoded(vae.decode(part), vae.uncertainty(part)) for part in (z[:-1].flatten(0, 1), z[1:].flatten(0, 1))
+    )
+    return secant(before, after, vae.category)
+
+
+def test_a_secant_has_the_length_of_the_chord() -> None:
+    vae, (start, end) = random_vae(), _ends()
+    squared = pullback(_segments(vae, start, end, 1))
+    chord = (vae.decode(end) - vae.decode(start)).square().sum(-1)
+    chord += (vae.uncertainty(end) - vae.uncertainty(start)).square().sum(-1)
+    assert squared.shape == (9, 1, 1)
+    torch.testing.assert_close(squared[:, 0, 0], chord, rtol=1e-12, atol=0)
+
+
+def test_a_secant_of_a_model_without_an_uncertainty_is_that_of_its_rows() -> None:
+    before, after = Decoded(torch.zeros(2, 2).double()), Decoded(torch.tensor([[3.0, 4.0], [0.0, 0.0]]).double())
+    found = secant(before, after)
+    assert found.std is None
+    assert pullback(found).flatten().tolist() == [25, 0]
+    assert before.spread.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("name", ["pullback", "guided", "guided-diagonal"])
+@pytest.mark.parametrize("blocks", [(), BLOCKS])
+def test_secants_add_up_to_the_length_of_the_curve(name: str, blocks: tuple[tuple[int, int], ...]) -> None:
+    vae, metric, (start, end) = random_vae(blocks=blocks), METRICS[name](random_classifier().representation), _ends()
+    fine = torch.lerp(start[:, None], end[:, None], torch.linspace(0, 1, 2001).double()[:, None])
+    expected = length(fine, metric_field(vae.linearize, metric, damping=0.0))
+    errors = []
+    for pieces in (16, 32, 64):
+        total = metric(_segments(vae, start, end, pieces))[:, 0, 0].sqrt().view(pieces, -1).sum(0)
+        errors.append(float(((total - expected) / expected).abs().max()))
+    assert errors[2] < 0.01
+    assert errors[1] < 0.5 * errors[0]
+    assert errors[2] < 0.3 * errors[1], "an error of second order"
+
+
+def test_secants_measure_categories_by_twice_the_root_to_second_order() -> None:
+    vae, errors = random_vae(blocks=BLOCKS), []
+    for size in (0.04, 0.02, 0.01):
+        start, end = _ends(size)
+        rows = [vae.decode(z) for z in (start, end)]
+        roots = [torch.cat([x[:, :1], 2 * x[:, 1:].sqrt()], 1) for x in rows]
+        chord = (roots[1] - roots[0]).square().sum(-1)
+        found = pullback(secant(Decoded(rows[0]), Decoded(rows[1]), vae.category))[:, 0, 0]
+        errors.append((found - chord).abs() / chord)
+    assert errors[0].max() < 0.1
+    for coarse, fine in itertools.pairwise(errors):
+        torch.testing.assert_close(coarse / fine, torch.full_like(fine, 4), rtol=0.2, atol=0)
+
+
+def test_what_is_decoded_can_be_picked() -> None:
+    vae, (start, _) = random_vae(), _ends()
+    decoded, some = Decoded(vae.decode(start), vae.uncertainty(start)), torch.tensor([3, 3, 0])
+    assert decoded.std is not None
+    picked = decoded[some]
+    assert picked.std is not None
+    assert torch.equal(picked.mean, decoded.mean[some])
+    assert torch.equal(picked.std, decoded.std[some])
+    assert torch.equal(picked.spread, decoded.std.mean(1)[some])
+    assert Decoded(decoded.mean)[some].std is None

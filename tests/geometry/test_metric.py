@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from counterpath.errors import GeometryError
+from counterpath.geometry.curve import geodesic, length, metric_field, segment_lengths
 from counterpath.geometry.linearize import Linearization, jacobian, jacobian_autodiff
 from counterpath.geometry.metric import (
     DAMPING,
@@ -17,6 +18,7 @@ from counterpath.geometry.metric import (
     guided_diagonal,
     guided_draw,
     guided_monte_carlo,
+    priced,
     pullback,
     solve,
     try_solve,
@@ -251,3 +253,50 @@ def test_guided_metrics_add_the_categories(
     metric = build(classifier.representation)
     factor = lin.mean_jac[:, 1:] / lin.mean[:, 1:, None].sqrt()
     torch.testing.assert_close(metric(lin) - metric(without), factor.mT @ factor, rtol=1e-9, atol=1e-9)
+
+
+# Uncertainty as a price
+
+
+@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("level", [0.01, 1.0, 100.0])
+def test_a_priced_metric_grows_with_the_height_of_the_uncertainty(
+    name: str, level: float, vae: VAE, classifier: Classifier, codes: Tensor
+) -> None:
+    lin, metric = vae.linearize(codes), METRICS[name](classifier.representation)
+    factor = (1 + vae.uncertainty(codes).mean(1) / level) ** 2
+    torch.testing.assert_close(priced(metric, level)(lin), factor[:, None, None] * metric(lin), rtol=1e-12, atol=0)
+
+
+def test_without_uncertainty_there_is_no_price(codes: Tensor) -> None:
+    lin = IdentityModel().linearize(codes)
+    assert torch.equal(priced(pullback, 0.1)(lin), pullback(lin))
+
+
+class Plateau(IdentityModel):
+    """The plane with the same uncertainty everywhere."""
+
+    def linearize(self, z: Tensor, context: Tensor | None = None) -> Linearization:
+        plain = super().linearize(z)
+        return Linearization(plain.mean, plain.mean_jac, torch.full_like(z, 0.6), torch.zeros_like(plain.mean_jac))
+
+
+def test_a_plateau_of_uncertainty_has_a_price_though_it_has_no_slope(codes: Tensor) -> None:
+    start, end = codes[:5], codes[5:10]
+    fields = [metric_field(Plateau().linearize, metric, 0.0) for metric in (pullback, priced(pullback, 0.2))]
+    plain, expensive = (geodesic(start, end, field, segments=8).length for field in fields)
+    torch.testing.assert_close(plain, (end - start).norm(dim=-1))
+    torch.testing.assert_close(expensive, (1 + 0.6 / 0.2) * plain)
+
+
+def test_a_priced_length_is_the_integral_of_length_times_price(vae: VAE, codes: Tensor) -> None:
+    level = float(vae.uncertainty(codes).mean())
+    plain, expensive = (metric_field(vae.linearize, metric, 0.0) for metric in (pullback, priced(pullback, level)))
+    straight = torch.lerp(codes[:5, None], codes[5:10, None], torch.linspace(0, 1, 13).double()[:, None])
+    found = geodesic(codes[:5], codes[5:10], expensive, segments=12, steps=5)
+    for points in (straight, found.points):
+        middle = 0.5 * (points[:, 1:] + points[:, :-1])
+        price = 1 + vae.uncertainty(middle.flatten(0, 1)).mean(1).view(5, -1) / level
+        expected = (segment_lengths(points, plain) * price).sum(1)
+        torch.testing.assert_close(length(points, expensive), expected, rtol=1e-10, atol=0)
+    assert (found.length < length(straight, expensive)).all()

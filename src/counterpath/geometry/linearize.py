@@ -67,6 +67,43 @@ class Linearization:
         return self.mean_jac * torch.rsqrt(self.mean.clamp_min(torch.finfo(self.mean.dtype).tiny))[..., None]
 
 
+@dataclass(frozen=True)
+class Decoded:
+    """What a latent model makes of n codes: rows, and their uncertainty where it has one."""
+
+    mean: Float[Tensor, "n D"]
+    std: Float[Tensor, "n D"] | None = None
+
+    def __getitem__(self, rows: Tensor) -> "Decoded":
+        return Decoded(self.mean[rows], None if self.std is None else self.std[rows])
+
+    @property
+    def spread(self) -> Float[Tensor, "n"]:
+        """σ̄, the uncertainty averaged over the features; 0 for a model that has none."""
+        return torch.zeros_like(self.mean[:, 0]) if self.std is None else self.std.mean(-1)
+
+
+def secant(before: Decoded, after: Decoded, category: Bool[Tensor, "D"] | None = None) -> Linearization:
+    """Segments as their own linearisations: one column that holds differences instead of derivatives.
+
+    So any metric gives the squared length of the segments, `(n, 1, 1)`, with the ambient metric at their middle, for
+    the price of decoding their ends: ‖μ(b) − μ(a)‖² + ‖σ(b) − σ(a)‖² for the pull-back metric.
+    """
+    if before.std is None or after.std is None:
+        return Linearization(_middle(before.mean, after.mean), (after.mean - before.mean)[..., None], category=category)
+    return Linearization(
+        _middle(before.mean, after.mean),
+        (after.mean - before.mean)[..., None],
+        _middle(before.std, after.std),
+        (after.std - before.std)[..., None],
+        category,
+    )
+
+
+def _middle(before: Tensor, after: Tensor) -> Tensor:
+    return 0.5 * (before + after)
+
+
 def jacobian(
     module: Callable[[Tensor], Tensor], value: Float[Tensor, "n i"], tangents: Float[Tensor, "d n i"] | None = None
 ) -> tuple[Float[Tensor, "n o"], Float[Tensor, "n o d"]]:

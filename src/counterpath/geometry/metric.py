@@ -12,8 +12,9 @@ Latent Space Traversal", section 3):
 | `guided_diagonal` | JμᵀM_X(μ)Jμ + Jσᵀdiag(M_X(μ))Jσ |
 | `guided_draw` | (Jμ + diag(ε)Jσ)ᵀM_X(μ + σ⊙ε)(Jμ + diag(ε)Jσ) (equation 5) |
 | `guided_monte_carlo` | the mean of draws, with M_X frozen at μ or moving with the draw |
+| `priced` | (1 + σ̄/σ₀)²·M for any of them: empty space is expensive by its height |
 
-The last four take the classifier's representation h, a row-wise module X → H, and return a metric.
+The four that are guided take the classifier's representation h, a row-wise module X → H, and return a metric.
 
 Metrics are float64 whatever the model computes in: where the uncertainty is steep one direction costs 10⁸ times
 another, more than float32 can hold, and the d×d algebra is a negligible part of the work.
@@ -100,6 +101,25 @@ def guided_monte_carlo(h: Representation, epsilons: Float[Tensor, "k D"], *, fro
     """The mean of `guided_draw` over k draws of ε."""
     draws = [guided_draw(h, epsilon, frozen=frozen) for epsilon in epsilons]
     return lambda lin: _sum(draw(lin) for draw in draws) / len(draws)
+
+
+def priced(metric: Metric, level: float) -> Metric:
+    """(1 + σ̄(z)/σ₀)²·M(z), with σ̄ the mean of σ over the features: the metric of ∫√(żᵀMż)·(1 + σ̄/σ₀) dt.
+
+    JσᵀJσ alone sees the slope of the uncertainty and not its height: a plateau of uncertainty costs nothing, however
+    high it lies. Here a step costs twice as much where σ̄ = σ₀, and as much more as σ̄ is higher.
+
+    Args:
+        metric: Of a model with or without an uncertainty; without one nothing changes.
+        level: σ₀, the uncertainty on the data.
+    """
+
+    def conformal(lin: Linearization) -> Float[Tensor, "n d d"]:
+        if lin.std is None:
+            return metric(lin)
+        return (1 + lin.std.double().mean(-1) / level).square()[:, None, None] * metric(lin)
+
+    return conformal
 
 
 METRICS: dict[str, Callable[[Representation], Metric]] = {

@@ -1,0 +1,191 @@
+"""A graph on points of a space, its shortest ways to a set of goals, and bridges where it falls apart.
+
+The neighbours of a point are the nearest points of all, and the nearest of ever sparser samples of them. With the first
+kind alone a way has to follow chains of close neighbours, and makes long detours wherever discrete features break the
+data into islands; with both, a shortest way is close to the shortest curve, for few edges more.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from scipy.sparse import coo_matrix, csr_matrix
+from scipy.sparse.csgraph import connected_components, dijkstra
+from torch import Tensor
+
+from counterpath.geometry.neighbours import Neighbours
+
+Pricing = Callable[[Tensor], tuple[Tensor, Tensor]]
+"""What edges `(e, 2)` cost, and which of them leave the data."""
+
+SPARSER = (5, 25, 125)
+"""One of so many points is in each sparser sample."""
+_SMALLEST = 1e-9
+_ENDS, _BRIDGES = 256, 32
+
+
+@dataclass(frozen=True)
+class Field:
+    """The way from every point to its nearest goal.
+
+    Attributes:
+        cost: What the whole way costs; infinite where there is none.
+        following: The next point on it; a goal and a point without a way are their own.
+        gap: Whether it crosses a bridge.
+    """
+
+    cost: Float[Tensor, "m"]
+    following: Int[Tensor, "m"]
+    gap: Bool[Tensor, "m"]
+
+    def ways(self, start: Int[Tensor, "n"]) -> Int[Tensor, "n t"]:
+        """The points on the ways from some of them, which wait at their goals for the longest."""
+        points = [start]
+        while True:
+            following = self.following[points[-1]]
+            if bool((following == points[-1]).all()):
+                return torch.stack(points, 1)
+            points.append(following)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """An undirected graph on m points.
+
+    Attributes:
+        count: m.
+        ends: The two points of each edge.
+        weight: What it costs.
+        bridge: Which edges were put there to join what is not connected.
+    """
+
+    count: int
+    ends: Int[Tensor, "e 2"]
+    weight: Float[Tensor, "e"]
+    bridge: Bool[Tensor, "e"]
+
+    def field(self, goal: Bool[Tensor, "m"], allowed: Bool[Tensor, "m"] | None = None) -> Field:
+        """The shortest ways to the goals, all by one run of Dijkstra's algorithm from all of them.
+
+        Args:
+            goal: Where to go.
+            allowed: Which points ways may touch; by default all.
+        """
+        device, ends, weight, bridge = goal.device, self.ends, self.weight, self.bridge
+        if allowed is not None:
+            kept = allowed[ends].all(1)
+            ends, weight, bridge, goal = ends[kept], weight[kept], bridge[kept], goal & allowed
+        goals = goal.nonzero()[:, 0].cpu().numpy()
+        here = torch.arange(self.count, device=device)
+        if len(goals) == 0:
+            return Field(torch.full_like(here, math.inf, dtype=torch.float64), here, torch.zeros_like(goal))
+        matrix = _matrix(self.count, ends, weight)
+        cost, before, _ = dijkstra(matrix, indices=goals, min_only=True, return_predecessors=True)
+        following = torch.from_numpy(np.where(before < 0, np.arange(self.count), before)).long().to(device)
+        gap = torch.zeros_like(goal)
+        if bool(bridge.any()):
+            steps = torch.stack([here, following], 1).sort(1).values
+            gap = _along(torch.isin(_key(steps, self.count), _key(ends[bridge], self.count)), following)
+        return Field(torch.from_numpy(cost).to(device), following, gap)
+
+    def to(self, device: torch.device) -> "Graph":
+        """The same on another device."""
+        return Graph(self.count, self.ends.to(device), self.weight.to(device), self.bridge.to(device))
+
+
+def build_graph(
+    points: Float[Tensor, "m d"], pricing: Pricing, *, near: int = 8, far: int = 4, seed: int = 0, join: bool = True
+) -> Graph:
+    """A graph on points.
+
+    Args:
+        points: Different points.
+        pricing: What edges cost.
+        near: To how many of its nearest points each is joined.
+        far: To how many nearest points of each sparser sample, if the edge does not leave the data.
+        seed: Of the samples.
+        join: Whether the parts of a graph that falls apart are joined by bridges: from each part the cheapest of the
+            edges between the closest pairs.
+    """
+    count = len(points)
+    close = _nearest_pairs(points, None, near)
+    long = [_nearest_pairs(points, sample, far) for sample in _samples(points, seed)] if far else []
+    ends = _different(torch.cat([close, *long]), count)
+    weight, off = pricing(ends)
+    is_close = torch.isin(_key(ends, count), _key(_different(close, count), count))
+    kept = is_close | ~off
+    graph = Graph(count, ends[kept], weight[kept].float(), torch.zeros_like(off[kept]))
+    return _joined(graph, points, pricing) if join else graph
+
+
+def _samples(points: Tensor, seed: int) -> list[Tensor]:
+    """Ever sparser samples of the points."""
+    order = torch.randperm(len(points), generator=torch.Generator().manual_seed(seed)).to(points.device)
+    sizes = [len(points) // one_of for one_of in SPARSER]
+    return [order[:size].sort().values for size in sizes if size > 1]
+
+
+def _nearest_pairs(points: Tensor, among: Tensor | None, count: int) -> Tensor:
+    """Pairs of each point with its nearest others among some."""
+    others = points if among is None else points[among]
+    index = Neighbours(others).nearest(points, count + 1)[1]
+    index = index if among is None else among[index]
+    start = torch.arange(len(points), device=points.device)[:, None].expand_as(index)
+    return torch.stack([start.flatten(), index.flatten()], 1)
+
+
+def _key(pairs: Tensor, count: int) -> Tensor:
+    return pairs[:, 0] * count + pairs[:, 1]
+
+
+def _different(pairs: Tensor, count: int) -> Int[Tensor, "e 2"]:
+    """Each pair once, the smaller number first; no point is paired with itself."""
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]].sort(1).values
+    key = _key(pairs, count).unique()
+    return torch.stack([key // count, key % count], 1)
+
+
+def _matrix(count: int, ends: Tensor, weight: Tensor) -> csr_matrix:
+    first, second = ends.cpu().numpy().T
+    values = weight.double().clamp_min(_SMALLEST).cpu().numpy()
+    both = (np.concatenate([first, second]), np.concatenate([second, first]))
+    return coo_matrix((np.concatenate([values, values]), both), shape=(count, count)).tocsr()
+
+
+def _along(steps: Bool[Tensor, "m"], following: Int[Tensor, "m"]) -> Bool[Tensor, "m"]:
+    """Whether any step of the way is of a kind, by looking twice as far ahead each time."""
+    for _ in range(len(steps).bit_length()):
+        steps, following = steps | steps[following], following[following]
+    return steps
+
+
+def _joined(graph: Graph, points: Tensor, pricing: Pricing) -> Graph:
+    """The graph with bridges until it is connected."""
+    while True:
+        parts, labels = connected_components(_matrix(graph.count, graph.ends, graph.weight), directed=False)
+        if parts == 1:
+            return graph
+        label = torch.from_numpy(labels).long().to(points.device)
+        sizes = torch.bincount(label)
+        new = [_bridge(points, label == part, pricing) for part in range(parts) if part != int(sizes.argmax())]
+        ends = _different(torch.cat(new), graph.count)
+        weight, off = pricing(ends)
+        graph = Graph(
+            graph.count,
+            torch.cat([graph.ends, ends]),
+            torch.cat([graph.weight, weight.float()]),
+            torch.cat([graph.bridge, torch.ones_like(off)]),
+        )
+
+
+def _bridge(points: Tensor, part: Bool[Tensor, "m"], pricing: Pricing) -> Int[Tensor, "1 2"]:
+    """The cheapest of the edges between the closest pairs of a part and the rest."""
+    inside, outside = part.nonzero()[:, 0], (~part).nonzero()[:, 0]
+    inside = inside[:: max(1, math.ceil(len(inside) / _ENDS))]
+    distance, index = Neighbours(points[outside]).nearest(points[inside])
+    order = distance[:, 0].argsort(stable=True)[:_BRIDGES]
+    pairs = torch.stack([inside[order], outside[index[order, 0]]], 1)
+    return pairs[pricing(pairs)[0].argmin()][None]
