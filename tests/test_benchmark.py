@@ -1,6 +1,7 @@
 """Methods side by side: what a table counts, and over which rows."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -95,3 +96,23 @@ def test_compare_explains_the_same_rows_and_adds_the_baseline(fitted: Explainer,
     valid = found.results["sgd"].measures()[(found.results["sgd"].status["status"] == "found").to_numpy()]
     assert table.loc["sgd", "l1"] == pytest.approx(valid["l1"].mean())
     assert found.table(common=True)["n"].nunique() == 1
+
+
+def test_one_person_by_several_methods_is_drawn_on_one_map_and_a_column_each(
+    comparison: Comparison, tmp_path: Path
+) -> None:
+    label = comparison.results["one"].factuals.index[0]
+    fig = comparison.plot(label, tmp_path / "person", methods=["two", "one"])
+    assert {path.name for path in tmp_path.iterdir()} == {"person.png", "person.svg"}
+    above, below = fig.subfigs
+    assert [text.get_text() for text in above.legends[0].get_texts()][-2:] == ["two", "one"]
+    titles = [axes.get_title().split("\n")[0] for axes in below.axes if axes.get_title()]
+    assert titles == ["two", "one"]
+    path = comparison.results["one"].path(label)
+    (line,) = [line for line in below.axes[0].lines if len(line.get_ydata()) == len(path)]
+    assert line.get_ydata().tolist() == path["probability"].tolist()
+
+
+def test_a_method_that_was_not_compared_cannot_be_drawn(comparison: Comparison) -> None:
+    with pytest.raises(InputError, match="one, two"):
+        comparison.plot(comparison.results["one"].factuals.index[0], methods=["three"])

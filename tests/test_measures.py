@@ -51,6 +51,7 @@ def test_every_measure_on_a_row_worked_out_by_hand() -> None:
         "confidence": 0.7,
         "ld": math.sqrt(0.5**2 + 0.5**2),  # the second training row: 1, 1, 0, 1
         "ld_sq": 0.5,
+        "copy": 0,
         "l0": 4.0,
         "l1": 3.0,
         "l2": math.sqrt(2.5),
@@ -81,6 +82,7 @@ def test_a_category_counts_once_in_every_measure() -> None:
         "violation": 1.0,
         "ld": 0.75,  # the third row has the city, too
         "ld_sq": 0.75**2,
+        "copy": 0,
         "redundancy": 2.0,  # the factual's city alone is accepted as well, and the rank does not matter
     }
     for name, value in expected.items():

@@ -9,7 +9,7 @@ from counterpath.data.constraints import Bounds
 from counterpath.learned import Learned
 from counterpath.methods import METHODS
 from counterpath.paths import Paths, firsts
-from counterpath.planning import changed_most, cost, one_plan, several_plans
+from counterpath.planning import changed_most, one_plan, several_plans
 from counterpath.pursuit import Walk
 from counterpath.scope import Scope
 from counterpath.search.wanted import Wanted
@@ -74,7 +74,7 @@ def test_plans_differ_and_the_cheapest_comes_first(
     assert torch.equal(paths.x[first], scope.factual.repeat_interleave(count, 0))
     ends, wide = paths.x[paths.last], scope.at(torch.arange(len(scope)).repeat_interleave(count))
     changed = scope.encoder.changed(wide.factual, ends)
-    costs = cost(wide, ends)
+    costs = wide.cost(ends)
     for person in range(len(scope)):
         places = [person * count + number for number in range(count) if plans.exists[person * count + number]]
         assert places[0] == person * count

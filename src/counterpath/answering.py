@@ -9,7 +9,7 @@ from torch import Tensor
 from counterpath.binding import Obstacle, obstacles
 from counterpath.data import wishes
 from counterpath.data.constraints import Bounds, Constraints
-from counterpath.errors import choose
+from counterpath.errors import InputError, choose
 from counterpath.explanation import Status, wording
 from counterpath.learned import Learned
 from counterpath.methods import METHODS
@@ -23,6 +23,8 @@ from counterpath.search.wanted import Wanted
 OTHER = "other"
 """The target class of a request for any class but the one that a row is in now."""
 NEAREST = "nearest"
+COPYING = (NEAREST, "face")
+"""The methods whose counterfactuals are training rows."""
 LED = (
     "The local search got stuck; this path leads straight through the latent space to the nearest place that the model "
     "accepts, decoded from a training row."
@@ -71,6 +73,10 @@ class Request:
     def __post_init__(self) -> None:
         choose("method", self.method, {**METHODS, NEAREST: None})
         wishes.count("plans", self.plans)
+        if not self.walk.copies and self.method in COPYING:
+            raise InputError(
+                f"method {self.method!r} returns training rows, and copies=False forbids that: try method='geodesic'"
+            )
         self.wanted(0)
 
     def wanted(self, now: int) -> Wanted:
@@ -221,7 +227,8 @@ def _told(paths: Paths, row: int, request: Request, obstacles: Sequence[Obstacle
     """What came of a row, and why, in a sentence."""
     reason = StopReason(int(paths.reason[row]))
     if reason is StopReason.CONFIDENCE_REACHED:
-        return _Told(Status.FOUND, LED if bool(paths.led[row]) else Status.FOUND.text)
+        status = Status.CROSSES_GAP if bool(paths.gap[row]) else Status.FOUND
+        return _Told(status, LED if bool(paths.led[row]) else status.text)
     if reason is StopReason.OUT_OF_TIME:
         return _Told(Status.OUT_OF_TIME, Status.OUT_OF_TIME.text)
     why = "No training row within what may change has the wanted outcome with the asked confidence."

@@ -9,9 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from counterpath.data.encoding import Encoder
-from counterpath.errors import InputError, StoreError
+from counterpath.errors import InputError, StoreError, choose
+from counterpath.geometry.graph import Graph
 from counterpath.learned import Learned
 from counterpath.learning import torch_subject
+from counterpath.methods import AMBIENTS
 from counterpath.models.classifier import Classifier
 from counterpath.models.flow import FlowModel
 from counterpath.models.foreign import TorchClassifier
@@ -19,7 +21,7 @@ from counterpath.models.generator import Generator
 from counterpath.models.layers import RBFPrecision, fold
 from counterpath.models.surrogate import Agreement
 from counterpath.models.vae import VAE
-from counterpath.pursuit import Landmarks
+from counterpath.network import Landmarks
 from counterpath.subject import Subject, asked, asked_table, differentiable, named
 
 M = TypeVar("M", bound=nn.Module)
@@ -38,6 +40,7 @@ def pack(learned: Learned) -> tuple[dict[str, Any], dict[str, Tensor]]:
         "subject": {"kind": subject.kind, "name": subject.name},
         "space": {"centers": len(space.precision.centers), "zeta": space.precision.zeta, "latent": space.latent},
         "flow": learned.flow is not None,
+        "roads": {"ambient": learned.ambient, "priced": learned.priced, "graph": learned.graph is not None},
     }
     if subject.kind != "torch":
         config["subject"]["agreement"] = subject.agreement and asdict(subject.agreement)
@@ -53,6 +56,9 @@ def pack(learned: Learned) -> tuple[dict[str, Any], dict[str, Tensor]]:
         tensors |= _state("space", space)
     if learned.landmarks is not None:
         tensors |= {f"landmarks.{name}": getattr(learned.landmarks, name) for name in ("x", "z", "answers")}
+    if learned.graph is not None:
+        tensors |= {f"graph.{name}": getattr(learned.graph, name) for name in ("ends", "weight", "bridge")}
+        tensors["graph.ends"] = tensors["graph.ends"].int()
     if learned.flow is not None:
         tensors |= _state("flow", learned.flow)
     return config, tensors
@@ -78,7 +84,21 @@ def unpack(
         flow = _filled(FlowModel(encoder.width), "flow", tensors) if config["flow"] else None
         landmarks = Landmarks(*(tensors[f"landmarks.{name}"] for name in ("x", "z", "answers")))
         rows, held_out, answers = tensors["rows"], tensors["held_out"].bool(), tensors["answers"]
-        learned = Learned(encoder, subject, space, flow, rows, held_out, answers, landmarks)
+        roads = config["roads"]
+        graph = _graph(len(landmarks.z), tensors) if roads["graph"] else None
+        learned = Learned(
+            encoder,
+            subject,
+            space,
+            flow,
+            rows,
+            held_out,
+            answers,
+            landmarks,
+            graph,
+            choose("ambient", roads["ambient"], dict.fromkeys(AMBIENTS, roads["ambient"])),
+            roads["priced"],
+        )
     if subject.kind != "own":
         _insist_same(learned, model)
     return learned
@@ -169,6 +189,10 @@ def _space(
     precision = RBFPrecision(space.latent, encoder.width, config["centers"], zeta=config["zeta"])
     space.precision = _filled(precision, "space", tensors)
     return space.to(tensors["rows"])
+
+
+def _graph(count: int, tensors: Mapping[str, Tensor]) -> Graph:
+    return Graph(count, tensors["graph.ends"].long(), tensors["graph.weight"], tensors["graph.bridge"].bool())
 
 
 def _shape(vae: VAE) -> dict[str, Any]:

@@ -3,20 +3,25 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
 from counterpath.answering import LED, NEAREST
 from counterpath.errors import InputError, choose
 from counterpath.explainer import Explainer
-from counterpath.explanation import Explanation, Status
+from counterpath.explanation import Explanation, Status, wording
+from counterpath.explanation.columns import path_features
+from counterpath.explanation.side_by_side import draw_side_by_side
+from counterpath.explanation.telling import amounts
 from counterpath.methods import METHODS
 
-COMPARED = ("sgd", "rsgd", "rsgd-c", NEAREST)
+COMPARED = ("sgd", "rsgd", "rsgd-c", "geodesic", "face", NEAREST)
 """The methods that are compared unless others are asked for."""
-MEANS = ("l0", "l1", "l2_sq", "ld_sq", "violation", "ynn", "confidence", "steps")
+MEANS = ("l0", "l1", "l2_sq", "ld_sq", "copy", "violation", "ynn", "confidence", "steps")
 """What a table has the mean of: measures, and the number of steps of a path."""
 
 
@@ -52,6 +57,32 @@ class Comparison:
         shared = np.logical_and.reduce(list(found.values()))
         rows = [self._row(name, found[name], shared if common else found[name]) for name in self.results]
         return pd.DataFrame(rows, index=pd.Index(list(self.results), name="method"))
+
+    def plot(self, i: Any, path: str | Path | None = None, *, methods: Sequence[str] | None = None) -> Figure:
+        """Draw the paths of one person by several methods: on one latent map, and below it a column a method.
+
+        Args:
+            i: The row, as in `Explanation.path`.
+            path: Where to save it as well, as PNG and SVG.
+            methods: Some of the compared methods, in the order in which they are drawn; by default all of them.
+
+        Raises:
+            InputError: A method was not compared, or the row has no path.
+        """
+        names = list(self.results) if methods is None else list(methods)
+        chosen = [choose("method", name, self.results) for name in names]
+        first = chosen[0]
+        walks = {name: result.path(i) for name, result in zip(names, chosen, strict=True)}
+        asked = wording.outcome(wording.value(first.request["target_class"])), float(first.request["confidence"])
+        return draw_side_by_side(
+            first.landscape,
+            walks,
+            {name: path_features(steps, first.schema.names) for name, steps in walks.items()},
+            amounts(first.schema, first.factuals),
+            f"Row {wording.value(i)}, by {len(names)} method{'s' if len(names) != 1 else ''}",
+            asked,
+            None if path is None else Path(path),
+        )
 
     def _row(self, name: str, found: np.ndarray, over: np.ndarray) -> dict[str, Any]:
         result = self.results[name]

@@ -27,7 +27,7 @@ from counterpath.explanation import Explanation
 from counterpath.fitting import Lessons, labels_for, learn
 from counterpath.learned import Learned
 from counterpath.learning import Sizes
-from counterpath.methods import METHODS
+from counterpath.methods import AMBIENTS, METHODS
 from counterpath.models.generator import Autoencoder
 from counterpath.models.training import Run
 from counterpath.preparing import Target, prepared, training, unknown_categories
@@ -56,6 +56,11 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         tidy: Put back every change that a counterfactual does not need, as long as it stays valid and plausible.
         carry: Start paths at the person: what the generative model does not reproduce of them is carried along.
         home: Lead rows for which the local search finds nothing to the nearest place that the model accepts.
+        refine: Let a `geodesic` end as close to the person as it can, and relax its path.
+        copies: Whether a counterfactual may be equal to a training row; False for privacy.
+        ambient: What `geodesic` measures steps by: "data", rows as they are, or "classifier", rows as it represents
+            them.
+        priced: Whether `geodesic` prices steps by the uncertainty where they are made, or by their length alone.
         fidelity: How much staying close to the person weighs in the search.
         seed: Of all randomness.
         device: "auto", "cpu", "cuda" or "cuda:N".
@@ -71,7 +76,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         *,
-        method: str = "rsgd",
+        method: str = "geodesic",
         latent: int | str = "auto",
         hidden: tuple[int, ...] = (512, 256),
         centers: int | str = "auto",
@@ -86,6 +91,10 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         tidy: bool = True,
         carry: bool = True,
         home: bool = True,
+        refine: bool = True,
+        copies: bool = True,
+        ambient: str = "data",
+        priced: bool = True,
         fidelity: float = 0.0,
         seed: int = 0,
         device: str = "auto",
@@ -106,6 +115,10 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         self.tidy = tidy
         self.carry = carry
         self.home = home
+        self.refine = refine
+        self.copies = copies
+        self.ambient = ambient
+        self.priced = priced
         self.fidelity = fidelity
         self.seed = seed
         self.device = device
@@ -138,13 +151,16 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
             InputError: The table, the labels or the model cannot be used; the message says why.
         """
         choose("method", self.method, {**METHODS, NEAREST: None})
+        choose("ambient", self.ambient, AMBIENTS)
         device = resolve_device(self.device)
         sizes = Sizes(self.latent, tuple(self.hidden), self.centers, self.epochs, self.number)
         run = Run(seed=self.seed, checkpoint=None if checkpoint is None else Path(checkpoint), progress=self.progress)
         given = training(table, target, schema, encoder, missing=self.missing)
         rows = given.encoder.encode(given.features).to(device)
         known = None if given.labels is None else labels_of(given.labels)
-        lessons = Lessons(model, generator, self.method, self.class_weight, self.representation, sizes, run)
+        lessons = Lessons(
+            model, generator, self.method, self.class_weight, self.representation, sizes, run, self.ambient, self.priced
+        )
         learned = learn(lessons, given.encoder, rows, known)
         diagnosed = diagnose(learned, labels=labels_for(learned, known), seed=self.seed)
         return self._fitted(learned, given.imputer, given.target, diagnosed, warn=True)
@@ -301,5 +317,5 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
 
     def _settings(self) -> dict[str, Any]:
         """What an answer depends on beside the request."""
-        own = {name: getattr(self, name) for name in (*WALK, "seed")}
+        own = {name: getattr(self, name) for name in (*WALK, "seed", "ambient", "priced")}
         return {**own, "model": self._learned().subject.name, "representation": self.representation_}

@@ -20,7 +20,7 @@ from counterpath.learning import (
     learn_space,
     learn_surrogate,
     torch_subject,
-    with_landmarks,
+    with_roads,
 )
 from counterpath.models.generator import Autoencoder
 from counterpath.models.layers import fold
@@ -40,6 +40,8 @@ class Lessons:
         representation: The layer of a torch model that is its representation.
         sizes: Of the models.
         run: Seed, checkpoints and progress of their training.
+        ambient: What `geodesic` measures steps by.
+        priced: Whether it prices them by the uncertainty, too.
     """
 
     model: Any
@@ -49,6 +51,8 @@ class Lessons:
     representation: str | None
     sizes: Sizes
     run: Run
+    ambient: str = "data"
+    priced: bool = True
 
 
 def learn(lessons: Lessons, encoder: Encoder, rows: Float[Tensor, "n D"], labelled: Labelled | None) -> Learned:
@@ -68,8 +72,18 @@ def learn(lessons: Lessons, encoder: Encoder, rows: Float[Tensor, "n D"], labell
     else:
         subject = learn_surrogate(model, classes, space, encoder, rows, held_out, run)
     flow = learn_flow(trained, run) if lessons.method == "flow" else None
-    learned = Learned(encoder, subject, space, flow, rows, held_out, subject.answers(rows))
-    return with_landmarks(learned, run.seed)
+    learned = Learned(
+        encoder,
+        subject,
+        space,
+        flow,
+        rows,
+        held_out,
+        subject.answers(rows),
+        ambient=lessons.ambient,
+        priced=lessons.priced,
+    )
+    return with_roads(learned, run.seed)
 
 
 def labels_for(learned: Learned, labelled: Labelled | None) -> Tensor | None:

@@ -4,11 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from counterpath.blocks import map_blocks
 from counterpath.geometry.neighbours import Neighbours
+from counterpath.measures import EQUAL
 from counterpath.models.latent import LatentModel, given
 from counterpath.paths import firsts, progress
 from counterpath.scope import Scope
@@ -24,14 +25,22 @@ class Data:
     Attributes:
         neighbours: The rows.
         reach: The distance to the nearest of them that 95 % of held-out rows do not exceed.
+        typical: The root mean square of that distance.
+        every: All training rows, where `neighbours` is a sample of them.
     """
 
     neighbours: Neighbours
     reach: float
+    typical: float
+    every: Neighbours | None = None
 
     def distance(self, x: Float[Tensor, "n D"]) -> Float[Tensor, "n"]:
         """How far rows are from the nearest training row."""
         return self.neighbours.nearest(x)[0][:, 0]
+
+    def copies(self, x: Float[Tensor, "n D"]) -> Bool[Tensor, "n"]:
+        """Which rows are equal to a training row."""
+        return (self.every or self.neighbours).nearest(x)[0][:, 0] < EQUAL
 
 
 @dataclass(frozen=True)
@@ -75,13 +84,24 @@ class Journey:
         )
         return cls(model, scope, start, told, terms)
 
+    def at(self, people: Int[Tensor, "m"]) -> "Journey":
+        """The journeys of some of them."""
+        told = None if self.told is None else self.told[people]
+        return Journey(self.model, self.scope.at(people), self.start[people], told, self.terms.at(people))
+
     def rows(
         self, z: Float[Tensor, "p d"], whose: Int[Tensor, "p"], share: Tensor | float = 1.0
     ) -> Float[Tensor, "p D"]:
         """The rows that codes stand for, with a share of what is carried, within the scope of the people."""
-        told, terms = None if self.told is None else self.told[whose], self.terms.at(whose)
+        told = None if self.told is None else self.told[whose]
         with torch.no_grad():
-            decoded = map_blocks(self.model.decode, z, told)
+            return self.become(map_blocks(self.model.decode, z, told), whose, share)
+
+    def become(
+        self, decoded: Float[Tensor, "p D"], whose: Int[Tensor, "p"], share: Tensor | float = 1.0
+    ) -> Float[Tensor, "p D"]:
+        """The same for codes that have been decoded."""
+        terms = self.terms.at(whose)
         return self.scope.legal(terms.clipped(terms.carried(decoded, share)), whose)
 
     def faded(

@@ -10,18 +10,23 @@ from jaxtyping import Float
 from torch import Tensor
 
 from counterpath.blocks import map_blocks
+from counterpath.chains import Chains
 from counterpath.data.encoding import Encoder
+from counterpath.geometry.graph import Graph
 from counterpath.geometry.neighbours import Neighbours
 from counterpath.journey import Data
-from counterpath.methods import AnyParts, Parts
+from counterpath.methods import AMBIENTS, AnyParts, Parts
 from counterpath.models.flow import FlowModel
 from counterpath.models.generator import Generator
-from counterpath.models.latent import LatentModel
+from counterpath.models.latent import LatentModel, given
 from counterpath.models.vae import VAE
-from counterpath.pursuit import Landmarks, Quest, Walk
+from counterpath.network import Landmarks, Network, representatives
+from counterpath.pursuit import Quest, Walk
+from counterpath.search.terrain import Terrain
 from counterpath.subject import Subject
 
 _REACHING = 1000
+_MOST_DATA = 100_000
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,10 @@ class Learned:
         rows: The training rows, encoded.
         held_out: Which of them the models were not trained on.
         answers: What the model under explanation says about them.
-        landmarks: Where searches that get stuck are led to.
+        landmarks: Where searches that get stuck are led to, and what the graph is on.
+        graph: Of the landmarks, for people who keep nothing; None where the space is always told something.
+        ambient: What steps over the graph are measured by, a key of `AMBIENTS`.
+        priced: Whether they are priced by the uncertainty, too.
     """
 
     encoder: Encoder
@@ -84,6 +92,9 @@ class Learned:
     held_out: Tensor
     answers: Float[Tensor, "n K"]
     landmarks: Landmarks | None = None
+    graph: Graph | None = None
+    ambient: str = "data"
+    priced: bool = True
 
     @cached_property
     def parts(self) -> AnyParts:
@@ -103,14 +114,41 @@ class Learned:
         return Neighbours(self.rows, self.encoder.weights.to(self.rows))
 
     @cached_property
-    def reach(self) -> float:
-        """The distance to the nearest training row that 95 % of at most 1,000 held-out rows do not exceed."""
+    def data(self) -> Data:
+        """The training rows, and how far from them at most 1,000 held-out rows are.
+
+        Of more than 100,000 rows so many are taken at random: whether a row is plausible does not hang on the rest.
+        """
         held_out = self.rows[self.held_out][:_REACHING]
-        if len(held_out) == 0:
-            held_out = self.rows[:_REACHING]
-            return float(self.neighbours.nearest(held_out, 2)[0][:, -1].quantile(0.95))
-        trained = Neighbours(self.rows[~self.held_out], self.encoder.weights.to(self.rows))
-        return float(trained.nearest(held_out)[0][:, 0].quantile(0.95))
+        if len(held_out):
+            trained = Neighbours(self.rows[~self.held_out], self.encoder.weights.to(self.rows))
+            apart = trained.nearest(held_out)[0][:, 0]
+        else:
+            apart = self.neighbours.nearest(self.rows[:_REACHING], 2)[0][:, -1]
+        limits = float(apart.quantile(0.95)), float(apart.square().mean().sqrt())
+        if len(self.rows) <= _MOST_DATA:
+            return Data(self.neighbours, *limits)
+        order = torch.randperm(len(self.rows), generator=torch.Generator().manual_seed(0))[:_MOST_DATA]
+        sample = Neighbours(self.rows[order.to(self.rows.device)], self.encoder.weights.to(self.rows))
+        return Data(sample, *limits, every=self.neighbours)
+
+    @cached_property
+    def terrain(self) -> Terrain:
+        """What moving through the latent space costs."""
+        assert self.landmarks is not None
+        metric, told = AMBIENTS[self.ambient](self.parts), given(self.space, self.landmarks.x)
+        return Terrain.of(self.space, metric, self.landmarks.z, told, plain=not self.priced)
+
+    @cached_property
+    def network(self) -> Network | None:
+        """Roads through the latent space."""
+        return None if self.landmarks is None else Network(self.terrain, self.landmarks, self.graph)
+
+    @cached_property
+    def chains(self) -> Chains:
+        """Roads from training row to training row."""
+        rows = representatives(self.rows, self.answers, 0)
+        return Chains.of(self.rows[rows], self.answers[rows], self.encoder.weights.to(self.rows))
 
     def ask(self, x: Float[Tensor, "m D"]) -> Float[Tensor, "m K"]:
         """What the model under explanation says about rows; about the training rows it is asked only once."""
@@ -139,5 +177,4 @@ class Learned:
         """A search with these models."""
         exact = self.subject.kind != "asked"
         classifier, answers = self.parts.classifier, self.subject.answers
-        data = Data(self.neighbours, self.reach)
-        return Quest(classifier, answers, exact, self.space, self.landmarks, walk, data)
+        return Quest(classifier, answers, exact, self.space, self.network, walk, self.data, lambda: self.chains)

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from counterpath.blocks import map_blocks
 from counterpath.data.encoding import Encoder
 from counterpath.errors import InputError, choose
 from counterpath.learned import Learned
@@ -24,7 +23,8 @@ from counterpath.models.surrogate import Agreement, Answers, Lesson, agreement, 
 from counterpath.models.training import Run
 from counterpath.models.vae import OUTPUTS, VAE
 from counterpath.models.vae_training import VAETraining, fit_uncertainty, fit_vae
-from counterpath.pursuit import Landmarks, Quest, Walk
+from counterpath.network import Landmarks, Network
+from counterpath.pursuit import Quest, Walk
 from counterpath.scope import Scope
 from counterpath.search.wanted import Wanted
 from counterpath.subject import Labels, Subject, asked, asked_table, differentiable, named
@@ -33,7 +33,6 @@ _MOST_HELD_OUT = 4000
 _HELD_OUT = 0.1
 _FEW = 20
 _MOST_DRAWN = 20_000
-_MOST_LANDMARKS = 20_000
 _VISITORS = 400
 _VISITS = 60
 _ROUNDS = 2
@@ -187,14 +186,18 @@ def _visited(
     return Lesson(x, answers(x))
 
 
-def with_landmarks(learned: Learned, seed: int) -> Learned:
-    """The same with landmarks: the training rows as they are decoded, at most 20,000 of them."""
-    order = torch.randperm(len(learned.rows), generator=torch.Generator().manual_seed(seed))[:_MOST_LANDMARKS]
-    with torch.no_grad():
-        rows = learned.rows[order.sort().values.to(learned.rows.device)]
-        z = map_blocks(learned.space.encode, rows)
-        x = learned.encoder.round(map_blocks(learned.space.decode, z, given(learned.space, rows)))
-    return replace(learned, landmarks=Landmarks(x, z, learned.subject.answers(x)))
+def with_roads(learned: Learned, seed: int) -> Learned:
+    """The same with landmarks and the graph on them.
+
+    Landmarks are training rows as they are decoded: different ones, at most 20,000 of them drawn at random, and of each
+    class the rows that the model is surest of, so that a high confidence has goals, too.
+    """
+    landmarks = Landmarks.of(learned.space, learned.encoder.round, learned.rows, learned.answers, learned.ask, seed)
+    learned = replace(learned, landmarks=landmarks)
+    if len(learned.encoder.schema.immutable) and given(learned.space, learned.rows[:1]) is not None:
+        return learned  # nobody keeps nothing
+    told = given(learned.space, landmarks.x[:1])
+    return replace(learned, graph=Network.laid(learned.terrain, landmarks, told, seed).graph)
 
 
 def learn_flow(rows: Tensor, run: Run) -> FlowModel:

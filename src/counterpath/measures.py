@@ -19,6 +19,8 @@ from counterpath.data.encoding import Encoder
 from counterpath.geometry.neighbours import Neighbours
 
 YNN_NEIGHBOURS = 5
+EQUAL = 1e-6
+"""Rows that are closer than this are equal."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,11 @@ def ld_sq(case: Case) -> Float[Tensor, "n"]:
     return ld(case).square()
 
 
+def copy(case: Case) -> Float[Tensor, "n"]:
+    """1 where the counterfactual is equal to a training row: somebody's own record; its mean is the share of copies."""
+    return (ld(case) < EQUAL).to(case.factual.dtype)
+
+
 def violation(case: Case) -> Float[Tensor, "n"]:
     """How many immutable features changed."""
     features = [case.encoder.schema.index(name) for name in case.encoder.schema.immutable]
@@ -137,6 +144,7 @@ MEASURES: dict[str, Callable[[Case], Tensor]] = {
     "confidence": probability,
     "ld": ld,
     "ld_sq": ld_sq,
+    "copy": copy,
     "l0": l0,
     "l1": l1,
     "l2": l2,

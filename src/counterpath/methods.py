@@ -8,6 +8,8 @@
 | `rsgd` | latent space of the VAE | M = JμᵀJμ + JσᵀJσ |
 | `rsgd-c` | latent space of the VAE | M̂, guided by the classifier |
 | `flow` | latent space of a normalizing flow | Euclidean |
+| `geodesic` | latent space of the VAE, over a graph of codes | M or M̂, priced by the uncertainty |
+| `face` | X, over a graph of training rows | Euclidean |
 """
 
 from collections.abc import Callable
@@ -51,10 +53,17 @@ AnyParts = Parts[Any, Any]
 
 @dataclass(frozen=True)
 class Method:
-    """A space to walk in, and its geometry."""
+    """A space to walk in, and its geometry.
+
+    Attributes:
+        model: The space.
+        metric: Its geometry.
+        globally: Whether ways are looked for over a graph, in the whole space at once, and not step by step downhill.
+    """
 
     model: LatentModel
     metric: Metric
+    globally: bool = False
 
 
 def wachter(parts: AnyParts) -> Method:
@@ -87,6 +96,16 @@ def flow(parts: AnyParts) -> Method:
     return Method(_fitted("flow", parts.flow), euclidean)
 
 
+def geodesic(parts: AnyParts) -> Method:
+    """The cheapest way over a graph of codes to a place that the model accepts, relaxed towards a geodesic."""
+    return Method(_fitted("VAE", parts.vae), pullback, globally=True)
+
+
+def face(parts: AnyParts) -> Method:
+    """The shortest chain of training rows to one that the model accepts (Poyiadzi et al., FACE, 2020)."""
+    return Method(IdentityModel(), pullback, globally=True)
+
+
 METHODS: dict[str, Callable[[AnyParts], Method]] = {
     "wachter": wachter,
     "ambient": ambient,
@@ -94,7 +113,15 @@ METHODS: dict[str, Callable[[AnyParts], Method]] = {
     "rsgd": rsgd,
     "rsgd-c": rsgd_c,
     "flow": flow,
+    "geodesic": geodesic,
+    "face": face,
 }
+
+AMBIENTS: dict[str, Callable[[AnyParts], Metric]] = {
+    "data": lambda parts: pullback,
+    "classifier": lambda parts: guided(parts.classifier.representation),
+}
+"""What `geodesic` measures steps by: rows as they are, or as the classifier represents them."""
 
 
 def _fitted(name: str, model: LatentModel | None) -> LatentModel:

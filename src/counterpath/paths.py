@@ -10,6 +10,8 @@ from torch import Tensor
 
 from counterpath.search.traverse import StopReason, Trajectory
 
+_OF_ROWS = ("reason", "led", "gap")
+
 
 @dataclass(frozen=True)
 class Paths:
@@ -24,6 +26,7 @@ class Paths:
         met: Where the model gives the wanted outcome with the asked confidence.
         reason: Why the search of each row stopped.
         led: Which rows were led to a landmark, because the search had got stuck.
+        gap: Whose path crosses a gap in the data.
     """
 
     row: Int[Tensor, "p"]
@@ -34,6 +37,7 @@ class Paths:
     met: Bool[Tensor, "p"]
     reason: Int[Tensor, "n"]
     led: Bool[Tensor, "n"]
+    gap: Bool[Tensor, "n"]
 
     @property
     def last(self) -> Int[Tensor, "n"]:
@@ -75,6 +79,18 @@ def progress(row: Int[Tensor, "p"]) -> Float[Tensor, "p"]:
     return torch.where(behind > 0, place / behind.clamp_min(1), 1.0)
 
 
+def stations(row: Int[Tensor, "p"], distance: Float[Tensor, "p"], typical: float) -> Bool[Tensor, "p"]:
+    """Which points of paths are as close to the data as the ends of their path, or as real rows typically are.
+
+    Between two such points a decoder may leap over values that nobody has: a capital loss is 0 or about 1,900. A path
+    over a network then leaps, too, because what lies between is no place to stop at.
+    """
+    first = firsts(row)
+    last = torch.cat([first[1:], torch.ones_like(first[:1])])
+    allowed = torch.maximum(distance[first], distance[last]).clamp_min(typical)
+    return first | last | (distance <= allowed[row])
+
+
 def flat(found: Trajectory) -> tuple[Tensor, Tensor, Tensor]:
     """The points that each row took, row after row: to whom they belong, and where they are."""
     times = torch.arange(len(found.x), device=found.x.device)
@@ -111,7 +127,7 @@ def picked(paths: Paths, rows: Int[Tensor, "m"]) -> Paths:
     taken = counts[rows].cumsum(0) - counts[rows]
     starts = (counts.cumsum(0) - counts)[rows]
     points = torch.arange(len(number), device=rows.device) - taken[number] + starts[number]
-    kept = paths.points(points, reason=paths.reason[rows], led=paths.led[rows])
+    kept = paths.points(points, reason=paths.reason[rows], led=paths.led[rows], gap=paths.gap[rows])
     return replace(kept, row=number)
 
 
@@ -135,11 +151,11 @@ def merged(parts: Sequence[tuple[Tensor, Paths]]) -> Paths:
     places = torch.cat([place for place, _ in parts])
     joined: dict[str, Any] = {
         name: torch.cat([getattr(paths, name) for _, paths in parts])
-        for name in ("x", "z", "sigma", "probability", "met", "reason", "led")
+        for name in ("x", "z", "sigma", "probability", "met", *_OF_ROWS)
     }
     row = torch.cat([place[paths.row] for place, paths in parts])
     order = row.argsort(stable=True)
     by_row = places.argsort()
     for name, values in joined.items():
-        joined[name] = values[by_row] if name in ("reason", "led") else values[order]
+        joined[name] = values[by_row] if name in _OF_ROWS else values[order]
     return Paths(row=row[order], **joined)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from counterpath.paths import Paths, better, firsts, merged, picked, some
@@ -80,14 +80,9 @@ def changed_most(scope: Scope, paths: Paths) -> Int[Tensor, "n"]:
     return torch.zeros_like(paths.reason).scatter_reduce(0, paths.row, changed, "amax")
 
 
-def cost(scope: Scope, end: Float[Tensor, "n D"]) -> Float[Tensor, "n"]:
-    """Σ ωⱼwⱼ²·|x'ⱼ − xⱼ|, with the difficulty ω."""
-    return (scope.weights.square() * (end - scope.factual).abs()).sum(-1)
-
-
 def _cheaper(scope: Scope, before: Paths, after: Paths) -> Paths:
     """Of two searches for the same people the later one where it alone got there, or at less cost."""
-    costs = [cost(scope, paths.x[paths.last]) for paths in (before, after)]
+    costs = [scope.cost(paths.x[paths.last]) for paths in (before, after)]
     taken = after.found & (~before.found | (costs[1] < costs[0]))
     places = torch.arange(len(taken), device=taken.device)
     return merged([(places[~taken], some(before, ~taken)), (places[taken], some(after, taken))])
@@ -166,7 +161,7 @@ class _Found:
     def add(self, rows: Int[Tensor, "m"], held: Bool[Tensor, "m f"], paths: Paths) -> None:
         """Take in what was found for some people with some features held."""
         end, scope = paths.x[paths.last], self.scope.at(rows)
-        changed, costs = scope.encoder.changed(scope.factual, end), cost(scope, end).tolist()
+        changed, costs = scope.encoder.changed(scope.factual, end), scope.cost(end).tolist()
         for place, row in enumerate(rows.tolist()):
             if int(paths.reason[place]) == StopReason.OUT_OF_TIME:
                 self.cut.add(row)

@@ -18,9 +18,11 @@ COLORS = {
     "rsgd": "#0072B2",
     "rsgd-c": "#009E73",
     "flow": "#E69F00",
+    "geodesic": "#000000",
+    "face": "#882255",
     "nearest": "#555555",
 }
-"""One colour a method, from the palette of Okabe and Ito, which colour-blind readers can tell apart."""
+"""One colour a method, which colour-blind readers can tell apart: the palette of Okabe and Ito, and one of Tol's."""
 
 CLASS_COLORS = ("#7a7a7a", "#E6C229")
 

@@ -3,18 +3,22 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
-from counterpath.blocks import map_blocks
-from counterpath.geometry.neighbours import Neighbours
+from counterpath.chains import Chains
+from counterpath.errors import NotFittedError
 from counterpath.journey import Data, Journey
+from counterpath.judging import Judge
+from counterpath.leading import led
 from counterpath.methods import Method
 from counterpath.models.classifier import Differentiable, probabilities
-from counterpath.models.latent import LatentModel, given
-from counterpath.paths import Paths, behind, better, ended, firsts, flat, merged, progress, shares, some
+from counterpath.models.latent import LatentModel
+from counterpath.network import Network
+from counterpath.paths import Paths, behind, better, ended, firsts, flat, merged, progress, some, stations
+from counterpath.routing import travel
 from counterpath.scope import Scope, legal
 from counterpath.search.nearest import nearest_within, straight_path
 from counterpath.search.objective import Objective
@@ -25,7 +29,6 @@ from counterpath.tidying import needless, within_reach
 
 _AT_ONCE = 16384
 _LINE = 10
-_CANDIDATES = 100
 _MARGIN, _SURE = 0.1, 0.99
 
 
@@ -41,6 +44,8 @@ class Walk:
         home: Lead rows that the search leaves without a counterfactual to the nearest landmark.
         tidy: Put back every change that a counterfactual does not need.
         carry: Start at the person, and carry what the generative model does not reproduce of them along.
+        refine: Let ways over the network slide and relax.
+        copies: Whether a counterfactual may be equal to a training row.
         deadline: When to give up, by the clock `time.monotonic`.
         progress: Show a bar.
     """
@@ -52,23 +57,10 @@ class Walk:
     home: bool = True
     tidy: bool = True
     carry: bool = True
+    refine: bool = True
+    copies: bool = True
     deadline: float = math.inf
     progress: bool | None = False
-
-
-@dataclass(frozen=True)
-class Landmarks:
-    """Places that the model has been asked about: the training rows as the generative model decodes them.
-
-    Attributes:
-        x: Legal encoded rows.
-        z: Their codes.
-        answers: What the model under explanation says about them.
-    """
-
-    x: Float[Tensor, "m D"]
-    z: Float[Tensor, "m d"]
-    answers: Float[Tensor, "m K"]
 
 
 @dataclass(frozen=True)
@@ -81,49 +73,97 @@ class Quest:
         exact: Whether `classifier` is that model itself. A surrogate is followed until it is sure; then the model is
             asked about the whole path at once, and the first point that it accepts is the end.
         space: The generative model, for codes and uncertainty of any row.
-        landmarks: Where to lead rows that get stuck.
+        network: Roads through the space; its landmarks are where rows that get stuck are led.
         walk: How to search.
         data: The training rows, to tell what is plausible; without them nothing is put back.
+        chains: Makes the roads from training row to training row.
     """
 
     classifier: Differentiable
     answers: Callable[[Tensor], Tensor]
     exact: bool
     space: LatentModel
-    landmarks: Landmarks | None
+    network: Network | None
     walk: Walk
     data: Data | None = None
+    chains: Callable[[], Chains] | None = None
+
+    @cached_property
+    def judge(self) -> Judge:
+        """Asks the model."""
+        return Judge(self.answers, self.space, self.data, self.walk.copies)
 
     def pursue(self, method: Method, scope: Scope, wanted: Wanted) -> Paths:
-        """Walk from every person to a row within their scope for which the model itself gives the wanted outcome.
+        """The way from every person to a row within their scope for which the model itself gives the wanted outcome.
 
-        Where the local search gets stuck, the straight line in latent space to the nearest landmark that has the wanted
-        outcome is taken instead. A row that does not get there either ends at its best point.
+        A global method takes the cheapest way over its network. Where a local search gets stuck, the straight line in
+        latent space to the nearest landmark that has the wanted outcome is taken instead. A row that does not get there
+        either ends at its best point.
         """
+        search = self._walked_on
+        if method.globally:
+            search = self._travelled if method.model is self.space else self._chained
         places = torch.arange(len(scope), device=scope.factual.device).split(_AT_ONCE)
-        return merged([(rows, self._pursue(method, scope.at(rows), wanted)) for rows in places])
+        return merged([(rows, search(method, scope.at(rows), wanted)) for rows in places])
 
     def stay(self, scope: Scope, wanted: Wanted) -> Paths:
         """Paths of one point, for rows that have what they want."""
         row = torch.arange(len(scope), device=scope.factual.device)
-        return self._measured(row, scope.factual, scope, wanted, torch.full_like(row, StopReason.CONFIDENCE_REACHED))
+        return self.judge.paths(row, scope.factual, scope, wanted, torch.full_like(row, StopReason.CONFIDENCE_REACHED))
 
     def line(self, scope: Scope, train: Tensor, answers: Tensor, wanted: Wanted) -> Paths:
         """The straight line to the nearest training row in scope that has the wanted outcome, its points made legal."""
         factual, candidates = scope.factual, train[wanted.met(answers)]
         row = torch.arange(len(factual), device=factual.device)
         if len(candidates) == 0:
-            return self._measured(row, factual, scope, wanted, torch.full_like(row, StopReason.NO_WAY_DOWN))
+            return self.judge.paths(row, factual, scope, wanted, torch.full_like(row, StopReason.NO_WAY_DOWN))
         end, exists = nearest_within(factual, candidates, scope.lower, scope.upper, scope.weights, free=scope.free)
         points = straight_path(factual, end, _LINE).transpose(0, 1).flatten(0, 1)
         row = row.repeat_interleave(_LINE + 1)
         x = scope.legal(points, row).view(len(factual), _LINE + 1, -1).clone()
         x[:, 0], x[:, -1] = factual, end
         reason = torch.where(exists, StopReason.CONFIDENCE_REACHED, StopReason.NO_WAY_DOWN)
-        paths = self._measured(row, x.flatten(0, 1), scope, wanted, reason)
+        paths = self.judge.paths(row, x.flatten(0, 1), scope, wanted, reason)
         return paths.points(exists[paths.row] | firsts(paths.row))
 
-    def _pursue(self, method: Method, scope: Scope, wanted: Wanted) -> Paths:
+    def _chained(self, method: Method, scope: Scope, wanted: Wanted) -> Paths:
+        assert self.chains is not None
+        row, x, exists, late = self.chains().follow(scope, wanted, self.walk.deadline)
+        missing = torch.where(late, StopReason.OUT_OF_TIME, StopReason.NO_WAY_DOWN)
+        reason = torch.where(exists, StopReason.CONFIDENCE_REACHED, missing)
+        return ended(self.judge.paths(row, x, scope, wanted, reason))
+
+    def _travelled(self, method: Method, scope: Scope, wanted: Wanted) -> Paths:
+        if self.network is None:
+            raise NotFittedError("this method needs the network that Explainer.fit lays, and there is none")
+        walk = self.walk
+        journey = Journey.of(self.space, scope, generative=True, carry=walk.carry)
+        found = travel(
+            self.network,
+            journey,
+            wanted,
+            self.answers,
+            lambda x: self.judge.met(x, wanted),
+            self.data,
+            refine=walk.refine,
+            deadline=walk.deadline,
+            progress=walk.progress,
+        )
+        row, x, z = found.row, found.x, found.z
+        reason = torch.where(found.late, StopReason.OUT_OF_TIME, StopReason.ALL_STEPS_TAKEN)
+        if walk.carry:
+            x = torch.where(firsts(row)[:, None], scope.factual[row], x)
+        else:
+            row, x, z = behind(scope.factual, journey.start, row, x, z)
+        paths = replace(ended(self.judge.paths(row, x, scope, wanted, reason, z)), gap=found.gap)
+        if self.data is None:
+            return paths
+        paths = self._tidied(scope, paths, wanted) if walk.tidy else paths
+        if not walk.refine:
+            return paths
+        return paths.points(stations(paths.row, self.data.distance(paths.x), self.data.typical))
+
+    def _walked_on(self, method: Method, scope: Scope, wanted: Wanted) -> Paths:
         pending = torch.arange(len(scope), device=scope.factual.device)
         kept: list[tuple[Tensor, Paths]] = []
         stuck: Paths | None = None
@@ -135,8 +175,8 @@ class Quest:
             if len(pending) == 0:
                 break
         if stuck is not None and len(pending):
-            led = self._led(scope.at(pending), wanted) if self.walk.home and method.model is self.space else None
-            kept.append((pending, stuck if led is None else better(stuck, led)))
+            home = self._led(scope.at(pending), wanted) if self.walk.home and method.model is self.space else None
+            kept.append((pending, stuck if home is None else better(stuck, home)))
         paths = merged(kept)
         return self._tidied(scope, paths, wanted) if self.walk.tidy and self.data is not None else paths
 
@@ -152,7 +192,7 @@ class Quest:
             person,
             end,
             scope.encoder.layout,
-            met=lambda x: wanted.met(self.answers(x)),
+            met=lambda x: self.judge.met(x, wanted),
             probability=lambda x: wanted.probability(self.answers(x)),
             plausible=within_reach(self.data.neighbours, self.data.reach),
             difficulty=order,
@@ -160,14 +200,13 @@ class Quest:
         still = scope.features(end != person).logical_not()  # what comes back by itself need not go away, either
         back = torch.zeros_like(scope.told)
         back[found] = scope.columns(features | still)
-        return self._holding(scope, paths, back, wanted)
+        return self.judge.holding(scope, paths, back, wanted)
 
-    def _holding(self, scope: Scope, paths: Paths, columns: Tensor, wanted: Wanted) -> Paths:
-        """The paths with some columns of each row as they were."""
-        x = torch.where(columns[paths.row], scope.factual[paths.row], paths.x)
-        same = (x == paths.x).all(-1, keepdim=True)
-        codes = torch.where(same, paths.z, self._codes(x))
-        return replace(ended(self._measured(paths.row, x, scope, wanted, paths.reason, codes)), led=paths.led)
+    def _led(self, scope: Scope, wanted: Wanted) -> Paths | None:
+        if self.network is None:
+            return None
+        walk = self.walk
+        return led(self.judge, self.network.landmarks, scope, wanted, step_size=walk.step_size, carry=walk.carry)
 
     def _attempts(self, method: Method, scope: Scope, wanted: Wanted) -> list[tuple[Callable[[Slope], Tensor], bool]]:
         """When to stop in one search after the other, and whether it carries the residual along all the way.
@@ -175,7 +214,7 @@ class Quest:
         What is carried can hold a person back: so whoever is stuck with it walks once more without.
         """
         if self.exact:
-            stops = [lambda here: wanted.met(self.answers(_legal_here(scope, here)))]
+            stops = [lambda here: self.judge.met(_legal_here(scope, here), wanted)]
         else:
             sure = min(wanted.confidence + _MARGIN, _SURE)
             stops = [self._sure(scope, wanted, sure), self._sure(scope, wanted, _SURE)]
@@ -208,88 +247,18 @@ class Quest:
         )
         row, x, z = flat(found)
         x = scope.legal(x, row)
-        codes = z if generative else self._codes(x)
+        codes = z if generative else self.judge.codes(x)
         if not self.walk.carry:
-            row, x, codes = behind(factual, self._codes(factual), row, x, codes)
+            row, x, codes = behind(factual, self.judge.codes(factual), row, x, codes)
         elif carry and self.data is not None:
-            x = journey.faded(row, x, z, lambda rows: wanted.met(self.answers(rows)), self.data)
+            x = journey.faded(row, x, z, lambda rows: self.judge.met(rows, wanted), self.data)
         elif generative and not carry:
             x = Journey.of(method.model, scope, generative=True, carry=True).rows(z, row, 1 - progress(row)[:, None])
         if self.walk.carry:
             x = torch.where(firsts(row)[:, None], factual[row], x)
-        return ended(self._measured(row, x, scope, wanted, found.reason, codes))
-
-    def _led(self, scope: Scope, wanted: Wanted) -> Paths | None:
-        """The line in latent space to the nearest landmark with the wanted outcome; None if there is no landmark."""
-        if self.landmarks is None:
-            return None
-        accepted = wanted.met(self.landmarks.answers)
-        if not bool(accepted.any()):  # then at least to one that is decided as wanted, though less surely
-            accepted = wanted.decided(self.landmarks.answers)
-        if not bool(accepted.any()):
-            return None
-        journey = Journey.of(self.space, scope, generative=True, carry=self.walk.carry)
-        start, (end, goal) = journey.start, self._goals(journey, self.landmarks, accepted, wanted)
-        row, share = shares((end - start).norm(dim=-1) / self.walk.step_size)
-        codes = torch.lerp(start[row], end[row], share[:, None])
-        x = journey.rows(codes, row, 1 - share[:, None])
-        x = torch.where((share == 1)[:, None], goal[row], x)  # what the model was asked about, to the bit
-        reason = torch.full_like(row[: len(scope)], StopReason.ALL_STEPS_TAKEN)
-        if self.walk.carry:
-            x = torch.where(firsts(row)[:, None], scope.factual[row], x)
-        else:
-            row, x, codes = behind(scope.factual, start, row, x, codes)
-        paths = ended(self._measured(row, x, scope, wanted, reason, codes))
-        return replace(paths, led=torch.ones_like(paths.led))
-
-    def _goals(self, journey: Journey, landmarks: Landmarks, accepted: Tensor, wanted: Wanted) -> tuple[Tensor, Tensor]:
-        """For every row the code of the landmark to be led to, and the legal row that it is decoded as.
-
-        A landmark is decoded with the columns that the person keeps and within their bounds, and may be accepted no
-        more. So the model is asked again, about the nearest few; if it accepts none, the most probable one is taken.
-        """
-        scope, x, z = journey.scope, landmarks.x[accepted], landmarks.z[accepted]
-        near = Neighbours(x, scope.weights).nearest(scope.factual, 1 if scope.free else _CANDIDATES)[1]
-        if scope.free:
-            return z[near[:, 0]], x[near[:, 0]]
-        count = near.shape[1]
-        whose = torch.arange(len(near), device=near.device).repeat_interleave(count)
-        goals = journey.rows(z[near.flatten()], whose, 0.0)
-        answers = self.answers(goals)
-        met, probability = wanted.met(answers).view_as(near), wanted.probability(answers).view_as(near)
-        chosen = torch.where(met.any(1), met.int().argmax(1), probability.argmax(1))
-        place = torch.arange(len(near), device=near.device)
-        return z[near[place, chosen]], goals.view(len(near), count, -1)[place, chosen]
-
-    def _codes(self, x: Tensor) -> Tensor:
-        with torch.no_grad():
-            return map_blocks(self.space.encode, x)
-
-    def _measured(
-        self, row: Tensor, x: Tensor, scope: Scope, wanted: Wanted, reason: Tensor, z: Tensor | None = None
-    ) -> Paths:
-        codes = self._codes(x) if z is None else z
-        with torch.no_grad():
-            told = given(self.space, x, scope.told[row])
-            sigma = map_blocks(lambda *where: _spread(self.space, *where), codes, told)
-        answers = self.answers(x)
-        return Paths(
-            row,
-            x,
-            codes,
-            sigma,
-            wanted.probability(answers).to(x.dtype),
-            wanted.met(answers),
-            reason,
-            torch.zeros_like(reason, dtype=torch.bool),
-        )
+        return ended(self.judge.paths(row, x, scope, wanted, found.reason, codes))
 
 
 def _legal_here(scope: Scope, here: Slope) -> Tensor:
     assert here.terms is not None
     return legal(scope.encoder, here.x, here.terms.lower, here.terms.upper)
-
-
-def _spread(space: LatentModel, z: Tensor, told: Tensor | None) -> Tensor:
-    std = space.uncertainty(z, told)
-    return torch.zeros_like(z[:, 0]) if std is None else std.mean(-1)

@@ -8,18 +8,18 @@ from counterpath.errors import InputError, choose
 from counterpath.explanation import Explanation
 from counterpath.explanation.plans import PLAN
 
-WALK = ("steps", "step_size", "damping", "tidy", "carry", "home", "fidelity")
+WALK = ("steps", "step_size", "damping", "tidy", "carry", "home", "fidelity", "refine", "copies")
 """The parameters of an Explainer that say how to search."""
-_OWN = (*WALK, "seed", "model", "representation")
+_OWN = (*WALK, "seed", "model", "representation", "ambient", "priced")
 _WISHES = tuple(Constraints().to_json())
 _ASKED = ("target_class", "confidence", "method", "seconds", "plans", *_WISHES)
-_REPRESENTING = ("rsgd-c", "ambient")
-"""The methods for which it matters which layer is the model's representation."""
+_MATTERS = {"representation": ("rsgd-c", "ambient", "geodesic"), "ambient": ("geodesic",), "priced": ("geodesic",)}
+"""The settings that matter for some methods only."""
 
 
 def record(settings: Mapping[str, Any], constraints: Constraints, *, method: str, **asked: Any) -> dict[str, Any]:
     """A request as it is told and stored: what was asked for, and the settings that the answer depends on."""
-    own = {name: settings[name] for name in _OWN if name != "representation" or method in _REPRESENTING}
+    own = {name: settings[name] for name in _OWN if method in _MATTERS.get(name, (method,))}
     return {"method": method, **asked, **constraints.to_json(), **own}
 
 

@@ -45,15 +45,17 @@ class Scope:
         factual: Float[Tensor, "n D"],
         bounds: Bounds | None = None,
         difficulty: Float[Tensor, "D"] | None = None,
+        *,
+        immutable: bool = True,
     ) -> "Scope":
-        """Legal rows with the immutable features of the people, within bounds if there are any.
+        """Legal rows with the immutable features of the people if they stay so, within bounds if there are any.
 
         A value of a person that no legal row has, because the training rows do not go so far, may stay.
         """
         low, high = _legal_range(encoder, factual)
         lower, upper = factual.minimum(low), factual.maximum(high)
         held = torch.zeros_like(factual[0], dtype=torch.bool)
-        held[encoder.columns(*encoder.schema.immutable)] = True
+        held[encoder.columns(*encoder.schema.immutable) if immutable else []] = True
         scope = cls(
             encoder,
             factual,
@@ -127,6 +129,10 @@ class Scope:
             columns.nonzero()[:, 0] if bool(columns.any()) else None,
             _PRICE * (self.difficulty - 1) * self._plain_weights.square() if bool(hard.any()) else None,
         )
+
+    def cost(self, x: Float[Tensor, "p D"], row: Int[Tensor, "p"] | None = None) -> Float[Tensor, "p"]:
+        """What becoming these rows costs people: Σ ωⱼwⱼ²·|x'ⱼ − xⱼ|, with the difficulty ω; `row` as in `legal`."""
+        return (self.weights.square() * (x - (self.factual if row is None else self.factual[row])).abs()).sum(-1)
 
     @property
     def weights(self) -> Float[Tensor, "D"]:

@@ -43,12 +43,14 @@ def test_the_results_have_the_promised_shape(results: dict, folder: Path) -> Non
         assert 0 <= figures["flip_ratio"] <= 1
     assert results["methods"]["nearest"]["flip_ratio"] == 1
     assert results["methods"]["nearest"]["ld_end"] == 0
+    assert results["methods"]["geodesic"]["flip_ratio"] == 1
+    assert results["methods"]["face"]["ld_end"] == pytest.approx(0, abs=1e-6)
     assert set(results["uncertainty"]) == {"sigma_share", "sigma_on", "sigma_off", "auc"}
     assert len(results["by_seed"]) == 2
 
 
 def test_every_figure_is_written_twice(results: dict, folder: Path) -> None:  # type: ignore[type-arg]
-    names = {"teaser", "metric", "paths-latent", "paths-surface", "representation", "flow"}
+    names = {"teaser", "metric", "paths-latent", "paths-surface", "side-by-side", "representation", "flow"}
     written = {path.name for path in (folder / "figures").iterdir()}
     assert written == {f"{name}.{kind}" for name in names for kind in ("png", "svg")}
 

@@ -8,8 +8,9 @@ import torch
 from counterpath.data import datasets
 from counterpath.data.datasets import Dataset, load
 from counterpath.errors import InputError
-from counterpath.experiments import tables, tabular
-from counterpath.experiments.tabular import Preset, Settings, reproduce
+from counterpath.experiments import tables, tabular, tabular_roads
+from counterpath.experiments.study import THRESHOLDS, Preset, Settings
+from counterpath.experiments.tabular import reproduce
 
 TINY = Preset(mean_epochs=2, std_epochs=1, curve_epochs=0, factuals=40, curve_factuals=15)
 
@@ -62,13 +63,13 @@ def test_the_results_have_the_promised_shape(results: dict, folder: Path) -> Non
             for name in ("sgd", "rsgd", "rsgd-c"):
                 assert {(steps, constraint, name, "valid"), (steps, constraint, name, "common")} <= keys
         assert {(steps, "no", "wachter", "valid"), (steps, "no", "ambient", "valid")} <= keys
-    assert {(0, "no", name, "valid") for name in ("nearest", "nearest same", "reconstruction")} <= keys
+    assert {(0, "no", name, "valid") for name in (*tables.BASELINES, "geodesic", "face")} <= keys
     cells = ("ld", "ld_sq", "l0", "l1", "l2", "l2_sq", "linf", "confidence", "violation", "path_ld_max")
     for row in results["table"]:
         assert all(set(row[cell]) == {"mean", "std", "seed_std"} for cell in cells)
         assert 0 <= row["flip_ratio"] <= 1
     assert {row["steps"] for row in results["by_step"]} == set(range(0, 151, 5))
-    assert {row["threshold"] for row in results["by_confidence"]} == set(tabular.THRESHOLDS)
+    assert {row["threshold"] for row in results["by_confidence"]} == set(THRESHOLDS)
 
 
 def test_the_baselines_are_what_they_claim(results: dict) -> None:  # type: ignore[type-arg]
@@ -78,6 +79,36 @@ def test_the_baselines_are_what_they_claim(results: dict) -> None:  # type: igno
     assert rows["nearest same"]["violation"]["mean"] == 0
     assert rows["nearest same"]["l1"]["mean"] >= rows["nearest"]["l1"]["mean"]
     assert rows["reconstruction"]["flip_ratio"] < 0.5
+
+
+def test_the_global_methods_stand_beside_the_walks_at_every_confidence(results: dict) -> None:  # type: ignore[type-arg]
+    rows = {
+        (r["threshold"], r["optimizer"], r["subset"]): r for r in results["by_confidence"] if r["constraint"] == "no"
+    }
+    for threshold in THRESHOLDS:
+        everyone = [rows[threshold, name, "common_all"] for name in ("sgd", "rsgd", "rsgd-c", "geodesic", "face")]
+        assert len({row["n"] for row in everyone}) == 1
+        assert everyone[0]["n"] <= rows[threshold, "rsgd", "common"]["n"]
+        assert (threshold, "geodesic", "common") not in rows  # those are the rows that the three optimisers solved
+        for row in (rows[threshold, name, "reached"] for name in ("sgd", "rsgd", "geodesic", "face")):
+            assert row["ctr"] == 0 or row["path_ld_max_sq"]["mean"] >= row["ld_sq"]["mean"] - 1e-9
+    whole = {row["optimizer"]: row for row in results["table"] if row["steps"] == 0}
+    assert whole["geodesic"]["flip_ratio"] == rows[0.5, "geodesic", "reached"]["ctr"]
+    assert whole["geodesic"]["flip_ratio"] > 0.95
+    assert whole["face"]["ld"]["mean"] == 0
+    assert whole["face"]["path_length"]["mean"] >= whole["face"]["l2"]["mean"]
+    network = results["geodesic"]
+    assert 1000 < network["nodes"] <= 3000
+    assert network["edges"] > 4 * network["nodes"]
+    assert network["path_ld_max_sq_leaping"] <= rows[0.5, "geodesic", "reached"]["path_ld_max_sq"]["mean"]
+
+
+def test_differences_at_equal_confidence_are_those_of_the_means(results: dict) -> None:  # type: ignore[type-arg]
+    rows = [row for row in results["differences"] if row["steps"] == 0]
+    assert {"geodesic − rsgd", "geodesic − face"} <= {row["difference"] for row in rows}
+    assert {0.5} <= {row["threshold"] for row in rows}
+    for row in rows:
+        assert row["mean"] == pytest.approx(row["one"] - row["other"], abs=1e-6)
 
 
 def test_every_file_is_written_and_the_report_needs_no_network(results: dict, folder: Path) -> None:  # type: ignore[type-arg]
@@ -94,7 +125,8 @@ def test_every_file_is_written_and_the_report_needs_no_network(results: dict, fo
 
 def test_a_second_run_walks_nothing_again(results: dict, folder: Path, patched: pytest.MonkeyPatch) -> None:  # type: ignore[type-arg]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tabular, "traverse", lambda *args, **options: pytest.fail("a finished part was walked again"))
+        for module, name in ((tabular, "traverse"), (tabular_roads, "travel")):
+            patch.setattr(module, name, lambda *args, **options: pytest.fail("a finished part was walked again"))
         again = reproduce("adult", preset="tiny", seeds=[0, 1], device="cpu", out=folder, progress=False)
     assert again == results
 

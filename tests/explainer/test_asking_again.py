@@ -66,6 +66,8 @@ def test_the_request_is_recorded_as_json(quick: cp.Explainer, found: Explanation
         "carry": True,
         "home": True,
         "fidelity": 0.0,
+        "refine": True,
+        "copies": True,
         "seed": 0,
         "model": "Counterpath's classifier",
     }

@@ -106,7 +106,7 @@ def test_a_flow_must_have_been_fitted(quick: cp.Explainer, rows: pd.DataFrame) -
 
 def test_a_higher_confidence_is_reached_or_the_best_point_told(quick: cp.Explainer, rows: pd.DataFrame) -> None:
     alone = copy.copy(quick).set_params(home=False)
-    low, high = (alone.explain(rows, "low", confidence=confidence) for confidence in (0.5, 0.97))
+    low, high = (alone.explain(rows, "low", confidence=sure, method="rsgd") for sure in (0.5, 0.97))
     assert high.valid.sum() < low.valid.sum()
     stuck = high.status[high.status["status"] == Status.NOT_FOUND]
     assert stuck["reason"].str.contains("asked confidence. The best point on the way is returned").all()
@@ -116,7 +116,8 @@ def test_a_higher_confidence_is_reached_or_the_best_point_told(quick: cp.Explain
 
 
 def test_a_row_that_gets_stuck_is_led_and_told(quick: cp.Explainer, rows: pd.DataFrame) -> None:
-    led, alone = quick.explain(rows, "low"), copy.copy(quick).set_params(home=False).explain(rows, "low")
+    led = quick.explain(rows, "low", method="rsgd")
+    alone = copy.copy(quick).set_params(home=False).explain(rows, "low", method="rsgd")
     stuck = ~alone.valid
     assert stuck.any()
     assert led.valid.all()

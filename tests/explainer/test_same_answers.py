@@ -47,7 +47,7 @@ def assert_same(first: Explanation, second: Explanation) -> None:
     pd.testing.assert_frame_equal(first.measures(), second.measures(), check_exact=True)
 
 
-@pytest.mark.parametrize("method", ["rsgd", "rsgd-c", "nearest"])
+@pytest.mark.parametrize("method", ["geodesic", "rsgd", "rsgd-c", "face", "nearest"])
 def test_any_order_and_any_split_gives_the_same_bits(quick: cp.Explainer, rows: pd.DataFrame, method: str) -> None:
     whole = quick.explain(rows, method=method, confidence=0.6)
     order = np.random.default_rng(0).permutation(ROWS)

@@ -103,6 +103,7 @@ def make(target: Any = 1, keep_paths: bool = True, labels: Any = LABELS, **other
             "l1": [1.2, 0.0, 0.8, 0.2, np.nan],
             "l2_sq": [1.0, 0.0, 0.5, 0.1, np.nan],
             "ld_sq": [0.01, 0.0, 0.03, 0.1, np.nan],
+            "copy": [0.0, 1.0, 0.0, 0.0, np.nan],
             "violation": [0.0, 0.0, 0.0, 0.0, np.nan],
         }
     )

@@ -153,5 +153,5 @@ def test_no_rows_have_any_number_of_plans() -> None:
     )
     assert len(nothing.plan(3)) == 0
     assert nothing.summary()["n"].tolist() == [0]
-    assert nothing.summary(by="sex").shape == (0, 12)
+    assert nothing.summary(by="sex").shape == (0, 13)
     assert str(Explanation.from_json(nothing.to_json())) == str(nothing)

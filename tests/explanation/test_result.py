@@ -126,7 +126,7 @@ def test_nothing_to_explain_works_everywhere(empty: Explanation) -> None:
     assert len(empty.changes) == len(empty.sentences) == len(empty.valid) == len(empty.measures()) == 0
     assert empty.counterfactuals.dtypes.equals(make().counterfactuals.dtypes)
     assert empty.summary()["n"].tolist() == [0]
-    assert empty.summary(by="sex").shape == (0, 11)
+    assert empty.summary(by="sex").shape == (0, 12)
     assert len(empty.select([])) == 0
     with pytest.raises(InputError, match="none, for it is empty"):
         empty.path("ann")

@@ -21,7 +21,7 @@ from counterpath.devices import resolve_device
 from counterpath.errors import CounterpathError, InputError
 from counterpath.explainer import Explainer
 
-PARAMETERS: dict[str, Any] = {"method": "rsgd", "hidden": (256, 128), "epochs": 40, "seed": 0}
+PARAMETERS: dict[str, Any] = {"method": "geodesic", "hidden": (256, 128), "epochs": 40, "seed": 0}
 """A smaller and shorter fit than the default one: good enough for Adult, and done in a minute or two on two cores."""
 TARGET = 1
 TITLE = "Adult: what would have to change for an income of over 50,000 dollars"

@@ -29,9 +29,9 @@ _LEGEND = (
     "n: rows. flip: share of the rows for which there is a counterfactual. local: the same, without those that were\n"
     "led to a landmark because the search had got stuck. gaps: share of the rows whose counterfactual is reached\n"
     "only across a gap in the data. The rest are means over n rows: l0 (features changed), l1, l2_sq, ld_sq (squared\n"
-    "distance to the nearest training row), ynn (share of the nearest training rows with the same decision), conf.\n"
-    "(probability of the wanted class), steps, viol. (how many immutable features changed; immutable here: {}).\n"
-    "sec.: for all rows."
+    "distance to the nearest training row), copy (equal to a training row), ynn (share of the nearest training rows\n"
+    "with the same decision), conf. (probability of the wanted class), steps, viol. (how many immutable features\n"
+    "changed; immutable here: {}). sec.: for all rows."
 )
 
 

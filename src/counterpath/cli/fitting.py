@@ -46,7 +46,7 @@ def fit(
     schema: Annotated[Path | None, typer.Option(help="What the columns are, from counterpath schema.")] = None,
     changes: options.Edits = None,
     drop: options.Columns = "",
-    method: Annotated[str, typer.Option(help="How explain searches unless told otherwise.")] = "rsgd",
+    method: Annotated[str, typer.Option(help="How explain searches unless told otherwise.")] = "geodesic",
     class_weight: Annotated[str | None, typer.Option(help="balanced, if one class is rare.")] = None,
     missing: Annotated[str, typer.Option(help="error, or impute to fill missing values in.")] = "error",
     latent: Annotated[

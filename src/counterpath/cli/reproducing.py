@@ -54,7 +54,8 @@ def _print_surface(results: dict[str, Any]) -> None:
     show_table(f"Surface with a hole: {protocol['factuals']:.0f} rejected points, 150 steps", rows)
     show(
         f"Median over {seeds} seed{'s' * (seeds > 1)}. LD² (squared distance to the nearest training point) and "
-        f"turning (radians) over each method's valid rows; hole shares over all rows.\n"
+        f"turning (radians) over each method's valid rows; hole shares over all rows. sgd, rsgd and rsgd-c begin at "
+        f"what the VAE makes of a point, all others at the point itself; global methods stop where they are accepted.\n"
         f"Uncertainty: σ {uncertainty['sigma_on']:.3g} on the data, {uncertainty['sigma_off']:.3g} off them, "
         f"AUC {uncertainty['auc']:.3f}; share of σ in tr(M) {uncertainty['sigma_share']:.3f}."
     )

@@ -16,6 +16,8 @@ from counterpath.errors import InputError
 
 NOISE = 0.1
 HOLE_RADIUS = 0.2
+ENTERED = 0.15
+"""A path enters the hole if it comes within this chart distance of its centre."""
 _CENTER = torch.tensor([np.pi, np.pi, 0.0])
 SCALE = float(np.pi / np.sqrt(3))
 """Standard deviation of U(0, 2π): what every axis is divided by."""
@@ -56,3 +58,13 @@ def sample_surface(count: int, *, seed: int) -> Surface:
 def chart_of(x: Float[Tensor, "*rows 3"]) -> Float[Tensor, "*rows 2"]:
     """The chart coordinates above which points of R³ lie."""
     return (x[..., :2] * SCALE + np.pi) / np.pi - 1
+
+
+def enters_hole(path: Tensor) -> Tensor:
+    """Which paths `(t, n, 3)` come within 0.15 of the hole's centre, segments included."""
+    u = chart_of(path)
+    start, step = u[:-1], u[1:] - u[:-1]
+    squared = step.square().sum(-1)
+    along = (-(start * step).sum(-1) / torch.where(squared > 0, squared, 1)).clamp(0, 1)
+    closest: Tensor = (start + along[..., None] * step).norm(dim=-1).amin(0)
+    return closest < ENTERED

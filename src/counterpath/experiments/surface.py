@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from counterpath.blocks import map_blocks
-from counterpath.data.surface import NOISE, SCALE, Surface, chart_of, sample_surface
+from counterpath.data.surface import NOISE, SCALE, Surface, enters_hole, sample_surface
 from counterpath.devices import resolve_device
 from counterpath.errors import choose
 from counterpath.experiments.surface_figures import draw_all
+from counterpath.experiments.surface_roads import chain, lay, link, travel
 from counterpath.files import write_json
 from counterpath.geometry.linearize import jacobian
 from counterpath.geometry.neighbours import Neighbours
@@ -30,8 +31,6 @@ from counterpath.search.objective import Objective
 from counterpath.search.traverse import traverse
 
 STEPS = 150
-HOLE = 0.15
-"""A path enters the hole if it comes within this chart distance of its centre; the data end at 0.2."""
 
 
 @dataclass(frozen=True)
@@ -151,12 +150,26 @@ class Paths:
 def walk(scene: Scene, name: str, *, damping: float, progress: bool | None) -> Paths:
     """Search with a method, once from the factuals and once from factuals that are moved by the noise of the data."""
     method = METHODS[name](scene.parts)
+    if method.globally:
+        return _found(scene, name)
     objective = Objective(scene.parts.classifier)
     here, there = (
         traverse(method.model, method.metric, objective, x, steps=STEPS, damping=damping, progress=progress, name=text)
         for x, text in ((scene.factual, name), (scene.moved, f"{name}, moved"))
     )
     return Paths(here.z, here.x, there.end)
+
+
+def _found(scene: Scene, name: str) -> Paths:
+    """The paths of a global method, which stop where they are accepted."""
+    classifier, vae, both = scene.parts.classifier, scene.parts.vae, torch.cat([scene.factual, scene.moved])
+    if name == "face":
+        z, x = None, chain(link(classifier, scene.train.x), both, STEPS)
+    else:
+        assert vae is not None
+        z, x = travel(lay(vae, classifier, scene.train.x), vae, classifier, both, STEPS)
+    count = len(scene.factual)
+    return Paths(None if z is None else z[:, :count], x[:, :count], x[-1, count:])
 
 
 def measure(scene: Scene, paths: dict[str, Paths], *, damping: float) -> dict[str, Any]:
@@ -207,16 +220,6 @@ def _figures(scene: Scene, paths: Paths, valid: Tensor, common: Tensor) -> dict[
             f"turning{suffix}": _mean(turns[rows]),
         }
     return figures
-
-
-def enters_hole(path: Tensor) -> Tensor:
-    """Which paths `(t, n, 3)` come within 0.15 of the hole's centre, segments included."""
-    u = chart_of(path)
-    start, step = u[:-1], u[1:] - u[:-1]
-    squared = step.square().sum(-1)
-    along = (-(start * step).sum(-1) / torch.where(squared > 0, squared, 1)).clamp(0, 1)
-    closest: Tensor = (start + along[..., None] * step).norm(dim=-1).amin(0)
-    return closest < HOLE
 
 
 def boundary_metric(classifier: Classifier, x: Tensor) -> dict[str, float]:

@@ -8,16 +8,17 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
+from matplotlib.patheffects import withStroke
 from torch import Tensor
 
 from counterpath.blocks import map_blocks
-from counterpath.data.surface import HOLE_RADIUS, chart_of
+from counterpath.data.surface import HOLE_RADIUS, chart_of, enters_hole
 from counterpath.geometry.curve import geodesic, metric_field
 from counterpath.geometry.linearize import jacobian
 from counterpath.geometry.metric import DAMPING, Metric, damped, guided, pullback, volume
 from counterpath.models.flow import FlowModel
 from counterpath.models.vae import VAE
-from counterpath.plots import CLASS_COLORS, COLORS, figure
+from counterpath.plots import CLASS_COLORS, COLORS, INK, figure
 
 if TYPE_CHECKING:
     from counterpath.experiments.surface import Paths, Scene
@@ -25,7 +26,12 @@ if TYPE_CHECKING:
 STARTS = ((0.0, -0.4), (-0.65, -0.45), (0.75, 0.35), (-0.85, 0.6), (0.5, -0.8))
 """Chart points near which the shown paths begin; the first is right behind the hole."""
 
+SIDE_BY_SIDE = ("sgd", "rsgd", "rsgd-c", "geodesic")
+"""The methods that walk in the latent space of the VAE."""
+
 SHOWN_POINTS = 1500
+
+_CASING = [withStroke(linewidth=3.2, foreground="white", alpha=0.9)]
 
 
 def draw_all(scene: "Scene", paths: Mapping[str, "Paths"], folder: Path) -> list[Path]:
@@ -38,6 +44,7 @@ def draw_all(scene: "Scene", paths: Mapping[str, "Paths"], folder: Path) -> list
         _metrics(scene, vae, folder / "metric"),
         _latent_paths(scene, vae, paths, starts, folder / "paths-latent"),
         _surface_paths(scene, paths, starts, folder / "paths-surface"),
+        _side_by_side(scene, vae, paths, starts, folder / "side-by-side"),
         _representation(scene, folder / "representation"),
     ]
     if scene.parts.flow is not None:
@@ -104,16 +111,33 @@ def _metrics(scene: "Scene", vae: VAE, path: Path) -> Path:
 
 
 def _latent_paths(scene: "Scene", vae: VAE, paths: Mapping[str, "Paths"], starts: list[int], path: Path) -> Path:
-    shown = [name for name in ("sgd", "rsgd", "rsgd-c") if name in paths]
+    shown = [name for name in SIDE_BY_SIDE if name in paths]
     with figure(path, 5.6, 4.8) as fig:
         axes = fig.subplots()
         _background(fig, axes, vae, scene, _log_volume(vae, pullback), "log₁₀ √det M")
         _codes(axes, vae, scene)
         shown_box = axes.get_xlim(), axes.get_ylim()
         _draw_paths(axes, ((name, paths[name].z) for name in shown), starts)
-        axes.set(title="Paths of 150 steps; those of sgd leave the picture", xlabel="z₁", ylabel="z₂")
+        axes.set(title="Paths round the hole (dashed); sgd leaves the picture", xlabel="z₁", ylabel="z₂")
         axes.set(xlim=shown_box[0], ylim=shown_box[1])
         axes.legend(loc="lower right", fontsize=8, frameon=True, framealpha=0.9)
+    return path
+
+
+def _side_by_side(scene: "Scene", vae: VAE, paths: Mapping[str, "Paths"], starts: list[int], path: Path) -> Path:
+    """One panel a method: its paths over the volume element, the start behind the hole among them."""
+    shown = [name for name in SIDE_BY_SIDE if name in paths]
+    with figure(path, 3.0 * len(shown) + 0.9, 3.7) as fig:
+        panels = fig.subplots(1, len(shown), sharex=True, sharey=True, squeeze=False)[0]
+        for axes, name in zip(panels, shown, strict=True):
+            image = _heat(axes, vae, scene, _log_volume(vae, pullback))
+            box = axes.get_xlim(), axes.get_ylim()
+            _draw_paths(axes, [(name, paths[name].z)], starts)
+            entered = int(enters_hole(paths[name].x)[scene.behind].sum())
+            axes.set_title(f"{name}\n{entered} of {int(scene.behind.sum())} from behind enter the hole", color=INK)
+            axes.set(xlim=box[0], ylim=box[1], xlabel="z₁", xticks=(), yticks=())
+        panels[0].set_ylabel("z₂")
+        fig.colorbar(image, ax=list(panels), label="log₁₀ √det M", extend="max", shrink=0.85, pad=0.01)
     return path
 
 
@@ -202,13 +226,21 @@ def _draw_paths(axes: Axes, lines: Iterable[tuple[str, Tensor | None]], starts: 
         assert line is not None
         for order, start in enumerate(starts):
             x, y = _columns(line[:, start, :2])
-            axes.plot(x, y, color=COLORS[name], lw=1.7, label=name if order == 0 else None)
-            axes.scatter(x[-1:], y[-1:], s=22, marker="s", color=COLORS[name], edgecolor="white", lw=0.6, zorder=4)
-            axes.scatter(x[:1], y[:1], s=26, color="black", zorder=5)
+            axes.plot(x, y, color=COLORS[name], lw=1.7, label=name if order == 0 else None, path_effects=_CASING)
+            axes.scatter(x[-1:], y[-1:], s=26, marker="s", color=COLORS[name], edgecolor="white", lw=0.8, zorder=4)
+            axes.scatter(x[:1], y[:1], s=26, color="white", edgecolor="black", lw=1.1, zorder=5)
 
 
 def _background(fig: Any, axes: Axes, vae: VAE, scene: "Scene", field: Callable[[Tensor], Tensor], label: str) -> None:
-    """A heat map over the box of the codes and a margin; what rises beyond the shown range has the last colour."""
+    """A heat map with its scale."""
+    fig.colorbar(_heat(axes, vae, scene, field), ax=axes, label=label, extend="max", shrink=0.85)
+
+
+def _heat(axes: Axes, vae: VAE, scene: "Scene", field: Callable[[Tensor], Tensor]) -> Any:
+    """The rim of the hole on a heat map over the box of the codes and a margin.
+
+    What rises beyond the shown range has the last colour.
+    """
     codes = map_blocks(vae.encode, scene.train.x)
     lower, upper = codes.amin(0), codes.amax(0)
     margin = 0.1 * (upper - lower)
@@ -220,10 +252,13 @@ def _background(fig: Any, axes: Axes, vae: VAE, scene: "Scene", field: Callable[
     on_data = map_blocks(field, codes).cpu().numpy()
     low, high = float(np.quantile(on_data, 0.01)), float(np.quantile(on_data, 0.99))
     norm = Normalize(low, high + 0.8 * (high - low))
-    image = axes.pcolormesh(
+    away = chart_of(map_blocks(vae.decode, grid)).norm(dim=-1).reshape(220, 220).T.cpu().numpy()
+    axes.contour(
+        first.numpy(), second.numpy(), away, levels=[HOLE_RADIUS], colors="white", linestyles="--", linewidths=1
+    )
+    return axes.pcolormesh(
         first.numpy(), second.numpy(), values, norm=norm, cmap="magma", rasterized=True, shading="nearest"
     )
-    fig.colorbar(image, ax=axes, label=label, extend="max", shrink=0.85)
 
 
 def _log_volume(vae: VAE, metric: Metric) -> Callable[[Tensor], Tensor]:

@@ -9,8 +9,11 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from counterpath.experiments import confidence
+from counterpath.experiments.cells import Parts, cell, difference, everywhere
+
 STEPS = (50, 100, 150)
-OPTIMIZERS = ("sgd", "rsgd", "rsgd-c")
+OPTIMIZERS = confidence.OPTIMIZERS
 BASELINES = ("nearest", "nearest same", "reconstruction")
 TITLES = {"adult": "Adult", "gmc": "Give Me Some Credit"}
 MEASURED = (
@@ -21,12 +24,9 @@ SHOWN = ("ld_sq", "ld", "l0", "l1", "l2_sq", "l2", "linf", "confidence", "violat
 HEADINGS = {
     "ld_sq": "LD²", "ld": "LD", "l0": "L0", "l1": "L1", "l2_sq": "L2²", "l2": "L2", "linf": "L∞",
     "confidence": "confidence", "violation": "violation", "path_ld_max": "max LD on path", "flip_ratio": "flip ratio",
+    "path_ld_max_sq": "max LD² on path",
 }  # fmt: skip
 COMPARED = (("rsgd", "sgd"), ("rsgd-c", "sgd"), ("rsgd-c", "rsgd"))
-DRAWS = 1000
-
-Parts = Mapping[str, Mapping[str, Tensor]]
-"""What was measured: by run, and within a run by measure and step, one number a row."""
 
 
 def collect(
@@ -42,9 +42,10 @@ def collect(
         "classifier": mean["classifier"],
         "uncertainty": mean["uncertainty"],
         "table": table(parts),
-        "differences": differences(parts),
+        "differences": differences(parts) + confidence.differences(parts),
         "by_step": by_step(parts),
-        "by_confidence": by_confidence(parts),
+        "by_confidence": confidence.by_confidence(parts),
+        "geodesic": confidence.network(parts),
         "curve": mean["curve"],
         "dampings": mean["dampings"],
         "seconds": {name: float(np.mean([float(p[name]["seconds"]) for p in parts])) for name in _walked(parts)},
@@ -65,7 +66,7 @@ def table(parts: Sequence[Parts]) -> list[dict[str, Any]]:
                 rows.append(_row(parts, run, steps, constraint, name, "valid", None))
                 if name in group:
                     rows.append(_row(parts, run, steps, constraint, name, "common", common))
-    return rows + [_row(parts, name, 0, "no", name, "valid", None) for name in BASELINES]
+    return rows + [_row(parts, name, 0, "no", name, "valid", None) for name in (*BASELINES, *confidence.ROADS)]
 
 
 def _row(
@@ -87,56 +88,31 @@ def _row(
         "n": float(np.mean([int(mask.sum()) for mask in chosen])),
         "flip_ratio": float(np.mean([float(v.double().mean()) for v in valid])),
         "flip_ratio_seed_std": float(np.std([float(v.double().mean()) for v in valid])),
-        "violation_share": _cell([seed[run][f"violation@{steps}"] > 0 for seed in parts], chosen)["mean"],
+        "violation_share": cell([seed[run][f"violation@{steps}"] > 0 for seed in parts], chosen)["mean"],
     }
     for measure in MEASURED:
         key = f"{measure}@{steps}"
         if key in parts[0][run]:
             # The paper's confidence is over all rows, found or not: its means and flip ratios fit together only so.
             over = [torch.ones_like(v) for v in valid] if measure == "confidence" and masks is None else chosen
-            row[measure] = _cell([seed[run][key] for seed in parts], over)
+            row[measure] = cell([seed[run][key] for seed in parts], over)
     return row
 
 
-def _cell(values: Sequence[Tensor], masks: Sequence[Tensor]) -> dict[str, float | None]:
-    """Mean and standard deviation over rows, each averaged over the seeds, and the spread of the means over seeds."""
-    picked = [value[mask].double() for value, mask in zip(values, masks, strict=True) if bool(mask.any())]
-    if not picked:
-        return {"mean": None, "std": None, "seed_std": None}
-    means = [float(value.mean()) for value in picked]
-    spreads = [float(value.std(correction=0)) for value in picked]
-    return {"mean": float(np.mean(means)), "std": float(np.mean(spreads)), "seed_std": float(np.std(means))}
-
-
 def differences(parts: Sequence[Parts]) -> list[dict[str, Any]]:
-    """Paired differences on the rows that both solved, with bootstrap intervals (95 %, rows resampled in each seed)."""
+    """Paired differences after equal steps on the rows that both solved, with bootstrap intervals."""
     rows = []
     generator = np.random.default_rng(0)
     for steps in STEPS:
         for one, other in COMPARED:
             runs = [f"{one} no", f"{other} no"]
+            both = [_common(seed, runs, steps) for seed in parts]
             for measure in ("ld_sq", "l1", "l2_sq", "linf", "path_ld_max"):
                 key = f"{measure}@{steps}"
-                draws = []
-                for seed in parts:
-                    both = _common(seed, runs, steps)
-                    gap = (seed[runs[0]][key] - seed[runs[1]][key])[both].double().numpy()
-                    if len(gap):
-                        picks = generator.integers(0, len(gap), size=(DRAWS, len(gap)), dtype=np.int32)
-                        draws.append(np.concatenate([[gap.mean()], gap[picks].mean(1)]))
-                if draws:
-                    mean = np.mean(draws, axis=0)
-                    low, high = np.quantile(mean[1:], [0.025, 0.975])
-                    rows.append(
-                        {
-                            "steps": steps,
-                            "difference": f"{one} − {other}",
-                            "measure": measure,
-                            "mean": float(mean[0]),
-                            "low": float(low),
-                            "high": float(high),
-                        }
-                    )
+                gaps = [(seed[runs[0]][key] - seed[runs[1]][key])[mask] for seed, mask in zip(parts, both, strict=True)]
+                found = difference(gaps, generator)
+                if found is not None:
+                    rows.append({"steps": steps, "difference": f"{one} − {other}", "measure": measure, **found})
     return rows
 
 
@@ -163,33 +139,6 @@ def by_step(parts: Sequence[Parts]) -> list[dict[str, Any]]:
     return rows
 
 
-def by_confidence(parts: Sequence[Parts]) -> list[dict[str, Any]]:
-    """The first point of each path that reaches a confidence: how many do, after how many steps, at what distance."""
-    thresholds = [key.removeprefix("first@") for key in parts[0]["sgd no"] if key.startswith("first@")]
-    rows = []
-    for constraint in ("no", "yes"):
-        runs = [f"{name} {constraint}" for name in OPTIMIZERS]
-        for threshold in sorted(thresholds):
-            solved = [[seed[run][f"first@{threshold}"] >= 0 for run in runs] for seed in parts]
-            for index, name in enumerate(OPTIMIZERS):
-                own = [seed[index] for seed in solved]
-                common = [torch.stack(seed).all(0) for seed in solved]
-                for subset, masks in (("reached", own), ("common", common)):
-                    row = {
-                        "threshold": float(threshold),
-                        "constraint": constraint,
-                        "optimizer": name,
-                        "subset": subset,
-                        "n": float(np.mean([int(mask.sum()) for mask in masks])),
-                        "ctr": float(np.mean([float(mask.double().mean()) for mask in own])),
-                        "steps": _cell([seed[runs[index]][f"first@{threshold}"] for seed in parts], masks),
-                    }
-                    for measure in ("ld", "ld_sq", "l1", "l2", "l2_sq"):
-                        row[measure] = _cell([seed[runs[index]][f"{measure}@{threshold}"] for seed in parts], masks)
-                    rows.append(row)
-    return rows
-
-
 def paper(dataset: str) -> pd.DataFrame:
     """The table that the paper prints."""
     return pd.read_csv(Path(__file__).with_name(f"paper_{dataset}.csv"))
@@ -200,9 +149,9 @@ def frame(results: Mapping[str, Any]) -> pd.DataFrame:
     rows = []
     for row in results["table"]:
         flat = {key: value for key, value in row.items() if not isinstance(value, dict)}
-        for measure, cell in row.items():
-            if isinstance(cell, dict):
-                flat |= {measure: cell["mean"], f"{measure}_std": cell["std"], f"{measure}_seed_std": cell["seed_std"]}
+        for measure, found in row.items():
+            if isinstance(found, dict):
+                flat |= {measure: found["mean"]} | {f"{measure}_{key}": found[key] for key in ("std", "seed_std")}
         rows.append(flat)
     printed = pd.DataFrame(results["paper"]).rename(
         columns=lambda name: name if name in ("steps", "constraint", "optimizer") else f"paper_{name}"
@@ -228,10 +177,11 @@ def sections(results: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
     ):
         rows = [row for row in results["table"] if row["subset"] == subset]
         shown[title] = pd.DataFrame([_shown(row, printed, subset) for row in rows])
+    shown |= dict(confidence.sections(results))
     shown["Differences on rows that both solved, no fidelity term, with 95 % bootstrap intervals"] = pd.DataFrame(
         [
             {
-                "steps": row["steps"],
+                "after": f"{row['steps']} steps" if row["steps"] else f"confidence {row['threshold']:g}",
                 "difference": row["difference"],
                 "measure": HEADINGS[row["measure"]],
                 "mean [interval]": f"{row['mean']:+.3f} [{row['low']:+.3f}, {row['high']:+.3f}]",
@@ -267,13 +217,13 @@ def _shown(row: Mapping[str, Any], printed: Mapping[Any, Mapping[str, Any]], sub
         HEADINGS["flip_ratio"]: f"{row['flip_ratio']:.2f}{_bracket(theirs.get('flip_ratio'), 2)}",
     }
     for measure in SHOWN:
-        cell = row.get(measure)
-        if cell is None or cell["mean"] is None:
+        found = row.get(measure)
+        if found is None or found["mean"] is None:
             line[HEADINGS[measure]] = "–"
             continue
-        spread = "" if measure in ("violation", "path_ld_max") else f"±{cell['std']:.2f}"
+        spread = "" if measure in ("violation", "path_ld_max") else f"±{found['std']:.2f}"
         digits = 3 if measure in ("ld_sq", "ld", "path_ld_max") else 2
-        line[HEADINGS[measure]] = f"{cell['mean']:.{digits}f}{spread}{_bracket(theirs.get(measure), digits)}"
+        line[HEADINGS[measure]] = f"{found['mean']:.{digits}f}{spread}{_bracket(theirs.get(measure), digits)}"
     return line
 
 
@@ -303,7 +253,7 @@ def _as_markdown(content: pd.DataFrame) -> list[str]:
 
 
 def _common(seed: Parts, runs: Sequence[str], steps: int) -> Tensor:
-    return torch.stack([seed[run][f"valid@{steps}"] > 0 for run in runs]).all(0)
+    return everywhere([seed[run][f"valid@{steps}"] > 0 for run in runs])
 
 
 def _walked(parts: Sequence[Parts]) -> list[str]:

@@ -8,34 +8,33 @@ import hashlib
 import itertools
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from counterpath.blocks import map_blocks
-from counterpath.data.datasets import Dataset, load
-from counterpath.data.encoding import Encoder
+from counterpath.data.datasets import load
 from counterpath.devices import resolve_device
 from counterpath.errors import choose
 from counterpath.experiments import tables
+from counterpath.experiments.study import AT_CONFIDENCE, PRESETS, SETTINGS, THRESHOLDS, Preset, Study, build
 from counterpath.experiments.tabular_figures import draw_all
+from counterpath.experiments.tabular_roads import ROADS
 from counterpath.files import atomic, write_json, write_text
 from counterpath.geometry.curve import metric_field
 from counterpath.geometry.metric import pullback
-from counterpath.geometry.neighbours import Neighbours
-from counterpath.measures import MEASURES, Case, path_distance_to_data, path_length, turning
+from counterpath.measures import MEASURES, path_distance_to_data, path_length, turning
 from counterpath.methods import METHODS, Parts
 from counterpath.models.calibration import Calibration, calibrate
-from counterpath.models.classifier import Classifier, balanced_accuracy, fit_classifier
+from counterpath.models.classifier import balanced_accuracy
 from counterpath.models.layers import RBFPrecision
 from counterpath.models.training import Run
 from counterpath.models.vae import VAE
-from counterpath.models.vae_training import VAETraining, fit_uncertainty, fit_vae
+from counterpath.models.vae_training import VAETraining, fit_uncertainty
 from counterpath.report import write_report
 from counterpath.search.nearest import nearest_accepted
 from counterpath.search.objective import Objective
@@ -44,76 +43,10 @@ from counterpath.search.traverse import Trajectory, traverse
 STEPS = (50, 100, 150)
 EVERY = 5
 """LD along a path is measured at every fifth step."""
-THRESHOLDS = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
 OPTIMIZERS = ("sgd", "rsgd", "rsgd-c")
 FIDELITY = 0.1
 DAMPINGS = (1e-6, 1e-4, 1e-3, 1e-2)
 BANDWIDTHS = (0.01, 0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What differs between the data sets; as in the paper's appendix, where Adult has 200 centres, and no damping.
-
-    Attributes:
-        centers: RBF centres.
-        std_learning_rate: Adam's, for the RBF network.
-        positive_weight: How much an error on class 1 weighs; None weighs the classes alike.
-        damping: Added to the metric's diagonal. One latent direction in five is hardly used by the decoder, and without
-            damping most of a step of fixed length goes there. This is small beside the metric's other eigenvalues, 0.03
-            and more; `dampings` in the results shows what it buys.
-    """
-
-    centers: int
-    std_learning_rate: float
-    positive_weight: float | None
-    damping: float
-
-
-SETTINGS = {"adult": Settings(500, 1e-3, 1.5, 5e-3), "gmc": Settings(350, 1e-2, None, 5e-3)}
-
-
-@dataclass(frozen=True)
-class Preset:
-    """How large the experiment is.
-
-    Attributes:
-        mean_epochs: For encoder and mean of the VAE.
-        std_epochs: For its uncertainty.
-        curve_epochs: For the uncertainty at each bandwidth of the trade-off curve.
-        factuals: At most so many rows are explained; None for all.
-        curve_factuals: The same, for the trade-off curve.
-    """
-
-    mean_epochs: int
-    std_epochs: int
-    curve_epochs: int
-    factuals: int | None
-    curve_factuals: int
-
-
-PRESETS = {"quick": Preset(12, 4, 1, 1000, 300), "paper": Preset(100, 300, 6, None, 2000)}
-
-
-@dataclass(frozen=True)
-class Study:
-    """What one seed gives: encoded data, fitted models, and the factuals to be explained."""
-
-    encoder: Encoder
-    train: Tensor
-    test: Tensor
-    train_labels: Tensor
-    test_labels: Tensor
-    classifier: Classifier
-    vae: VAE
-    factual: Tensor
-    neighbours: Neighbours
-
-    def case(self, counterfactual: Tensor, confidence: float = 0.5, factual: Tensor | None = None) -> Case:
-        """Counterfactuals, rounded to legal rows, beside their factuals."""
-        legal = self.encoder.round(counterfactual)
-        given = self.factual if factual is None else factual
-        return Case(given, legal, self.classifier.probability, self.encoder, self.neighbours, confidence)
 
 
 def reproduce(
@@ -152,35 +85,9 @@ def reproduce(
     return results
 
 
-def build(data: Dataset, size: Preset, run: Run, device: torch.device) -> Study:
-    """Encode the data and fit classifier and VAE as the paper's appendix says."""
-    settings = SETTINGS[data.name]
-    encoder, names = data.encoder(), list(data.schema.names)
-    train, test = (encoder.encode(frame[names]).to(device) for frame in (data.train, data.test))
-    train_labels, test_labels = (
-        torch.from_numpy(frame[data.target].to_numpy(np.float32)).to(device) for frame in (data.train, data.test)
-    )
-    balance = float((train_labels == 0).sum() / (train_labels == 1).sum())
-    classifier = fit_classifier(
-        train,
-        train_labels,
-        class_weights=(1.0, balance if settings.positive_weight is None else settings.positive_weight),
-        run=run,
-    )
-    training = VAETraining(
-        mean_epochs=size.mean_epochs, std_epochs=size.std_epochs, std_learning_rate=settings.std_learning_rate
-    )
-    vae = fit_vae(train, 5, centers=settings.centers, training=training, run=run)
-    folded = Parts(classifier, vae).folded()
-    assert folded.vae is not None
-    neighbours = Neighbours(train, encoder.weights.to(device))
-    factual = test[(test_labels == 0) & (map_blocks(folded.classifier, test) <= 0)][: size.factuals]
-    return Study(encoder, train, test, train_labels, test_labels, folded.classifier, folded.vae, factual, neighbours)
-
-
 def fingerprint(study: Study, damping: float) -> str:
-    """What the measured numbers depend on: models, factuals and damping."""
-    digest = hashlib.sha256(repr((damping, STEPS, FIDELITY)).encode())
+    """What the measured numbers depend on: models, factuals and damping; and which numbers they are."""
+    digest = hashlib.sha256(repr((damping, STEPS, FIDELITY, THRESHOLDS, AT_CONFIDENCE)).encode())
     for tensor in (study.factual, *study.classifier.state_dict().values(), *study.vae.state_dict().values()):
         digest.update(tensor.cpu().numpy().tobytes())
     return digest.hexdigest()[:12]
@@ -195,6 +102,7 @@ def runs(study: Study, folder: Path, damping: float, progress: bool | None) -> d
                 study, name, FIDELITY * (constraint == "yes"), damping, progress
             )
     jobs |= {name: lambda name=name: _baseline(study, name) for name in tables.BASELINES}  # type: ignore[misc]
+    jobs |= {name: lambda find=find: find(study, progress) for name, find in ROADS.items()}  # type: ignore[misc]
     return {name: _kept(folder / f"{name.replace(' ', '-')}.safetensors", job) for name, job in jobs.items()}
 
 
@@ -246,8 +154,9 @@ def measure_paths(study: Study, found: Trajectory) -> dict[str, Tensor]:
         first = torch.where(reached.any(0), reached.int().argmax(0), -1)
         case = study.case(legal[first.clamp_min(0), rows], threshold)
         measured[f"first@{threshold}"] = first.float()
-        for name in ("ld", "ld_sq", "l1", "l2", "l2_sq"):
-            measured[f"{name}@{threshold}"] = MEASURES[name](case)
+        measured |= {f"{name}@{threshold}": MEASURES[name](case) for name in AT_CONFIDENCE}
+        before = ld.masked_fill(EVERY * torch.arange(len(ld), device=ld.device)[:, None] > first, 0).amax(0)
+        measured[f"path_ld_max@{threshold}"] = before.maximum(measured[f"ld@{threshold}"])
     return measured
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
+from counterpath.experiments.confidence import OPTIMIZERS, ROADS
 from counterpath.plots import COLORS, figure
 
-OPTIMIZERS = ("sgd", "rsgd", "rsgd-c")
 STYLES = {"no": "-", "yes": "--"}
 WORDS = {"no": "without fidelity term", "yes": "with fidelity term"}
 
@@ -42,15 +42,21 @@ def _by_step(results: Mapping[str, Any], path: Path) -> Path:
 
 
 def _by_confidence(results: Mapping[str, Any], path: Path) -> Path:
-    panels = (("ctr", "share that reaches it"), ("ld_sq", "LD²"), ("l2_sq", "L2²"), ("steps", "steps needed"))
-    with figure(path, 11.0, 3.1) as fig:
-        for axes, (key, title) in zip(fig.subplots(1, 4), panels, strict=True):
+    panels = (
+        ("ctr", "share that reaches it"),
+        ("ld_sq", "LD²"),
+        ("path_ld_max_sq", "max LD² on the path"),
+        ("l2_sq", "L2²"),
+        ("steps", "steps needed"),
+    )
+    with figure(path, 13.2, 3.3) as fig:
+        for axes, (key, title) in zip(fig.subplots(1, 5), panels, strict=True):
             for constraint in ("no", "yes"):
-                for name in OPTIMIZERS:
+                for name in (*OPTIMIZERS, *(ROADS if constraint == "no" else ())):
                     _confidence_line(axes, results, name, constraint, key)
             axes.set(title=title, xlabel="confidence", ylim=(0, 1.03 if key == "ctr" else None))
             axes.grid(alpha=0.3)
-        fig.legend(*fig.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=6)
+        fig.legend(*fig.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=8)
     return path
 
 
@@ -59,6 +65,8 @@ def _confidence_line(axes: Axes, results: Mapping[str, Any], name: str, constrai
     rows = [r for r in results["by_confidence"] if (r["optimizer"], r["constraint"], r["subset"]) == wanted]
     values = [row[key] if key == "ctr" else row[key]["mean"] for row in rows]
     points = [(row["threshold"], value) for row, value in zip(rows, values, strict=True) if value is not None]
+    if not points:  # a way over a graph has no steps
+        return
     label = f"{name}{', fidelity' if constraint == 'yes' else ''}"
     axes.plot(*zip(*points, strict=True), color=COLORS[name], ls=STYLES[constraint], label=label)
 

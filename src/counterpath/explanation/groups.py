@@ -17,7 +17,7 @@ from counterpath.explanation.status import FOUND, Status
 MOST_VALUES = 8
 """A number with more distinct values than this is cut into quartiles before rows are grouped by it."""
 
-COSTS = ("l0", "l1", "l2_sq", "ld_sq", "violation", "steps")
+COSTS = ("l0", "l1", "l2_sq", "ld_sq", "copy", "violation", "steps")
 
 By: TypeAlias = str | Sequence[str] | pd.Series
 

@@ -123,8 +123,8 @@ _LEGEND_OF_PLANS = (
     "rest are means over all plans that were found: "
 )
 _LEGEND_OF_COSTS = (
-    "l0 (features changed), l1, l2_sq, ld_sq (squared distance to the nearest training row), violation (immutable "
-    "features changed), steps."
+    "l0 (features changed), l1, l2_sq, ld_sq (squared distance to the nearest training row), copy (equal to a "
+    "training row), violation (immutable features changed), steps."
 )
 
 

@@ -108,8 +108,8 @@ class Explanation(Tables):
             For each group: `n` rows; `explained`, those for which a counterfactual was looked for; `found`, the share
             of these for which there is one; `gaps`, the share of these for which it is reached only across a gap in
             the data, so that found − gaps is the share without; over the found ones the mean `l0`, `l1`, `l2_sq`,
-            `ld_sq`, `violation` and number of `steps`; and `changes most`, the three features that change most often,
-            with their share.
+            `ld_sq`, `copy`, `violation` and number of `steps`; and `changes most`, the three features that change most
+            often, with their share.
 
             Where there are several plans, `n`, `explained`, `found` and `gaps` count people, each once: one plan is
             enough to be found, and one that crosses no gap not to be among the gaps. `plans` is how many an explained

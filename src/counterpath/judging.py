@@ -1,0 +1,84 @@
+"""The model under explanation along paths: what it says about every point, and which points may be returned."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from counterpath.blocks import map_blocks
+from counterpath.journey import Data
+from counterpath.models.latent import LatentModel, given
+from counterpath.paths import Paths, ended
+from counterpath.scope import Scope
+from counterpath.search.wanted import Wanted
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Asks the model, and measures paths by what it says.
+
+    Attributes:
+        answers: The model under explanation; legal encoded rows to the probability of every class.
+        space: The generative model, for codes and uncertainty of any row.
+        data: The training rows.
+        copies: Whether rows that are equal to a training row may be returned.
+    """
+
+    answers: Callable[[Tensor], Tensor]
+    space: LatentModel
+    data: Data | None
+    copies: bool = True
+
+    def met(self, x: Float[Tensor, "n D"], wanted: Wanted) -> Bool[Tensor, "n"]:
+        """Which rows have the wanted outcome, and may be returned."""
+        return self._may(x, wanted.met(self.answers(x)))
+
+    def codes(self, x: Float[Tensor, "n D"]) -> Float[Tensor, "n d"]:
+        """The codes of rows."""
+        with torch.no_grad():
+            return map_blocks(self.space.encode, x)
+
+    def paths(
+        self,
+        row: Int[Tensor, "p"],
+        x: Float[Tensor, "p D"],
+        scope: Scope,
+        wanted: Wanted,
+        reason: Int[Tensor, "n"],
+        z: Float[Tensor, "p d"] | None = None,
+    ) -> Paths:
+        """Paths with what the model says along them.
+
+        Args:
+            row: Whose points they are.
+            x: The points.
+            scope: What each person may become.
+            wanted: The outcome.
+            reason: Why the search of each person stopped.
+            z: The codes of the points; by default they are encoded.
+        """
+        codes = self.codes(x) if z is None else z
+        with torch.no_grad():
+            told = given(self.space, x, scope.told[row])
+            sigma = map_blocks(lambda *where: _spread(self.space, *where), codes, told)
+        answers = self.answers(x)
+        met, nothing = self._may(x, wanted.met(answers)), torch.zeros_like(reason, dtype=torch.bool)
+        return Paths(row, x, codes, sigma, wanted.probability(answers).to(x.dtype), met, reason, nothing, nothing)
+
+    def holding(self, scope: Scope, paths: Paths, columns: Bool[Tensor, "n D"], wanted: Wanted) -> Paths:
+        """The paths with some columns of each person as they were."""
+        x = torch.where(columns[paths.row], scope.factual[paths.row], paths.x)
+        same = (x == paths.x).all(-1, keepdim=True)
+        codes = torch.where(same, paths.z, self.codes(x))
+        held = ended(self.paths(paths.row, x, scope, wanted, paths.reason, codes))
+        return replace(held, led=paths.led, gap=paths.gap)
+
+    def _may(self, x: Tensor, met: Tensor) -> Tensor:
+        return met if self.copies or self.data is None else met & ~self.data.copies(x)
+
+
+def _spread(space: LatentModel, z: Tensor, told: Tensor | None) -> Tensor:
+    std = space.uncertainty(z, told)
+    return torch.zeros_like(z[:, 0]) if std is None else std.mean(-1)
