@@ -102,3 +102,17 @@ def test_what_cannot_be_told_is_held_by_the_step(learned: Learned, rows: Tensor)
     bounded = held.terms(rows, deaf=True, **options).bounded
     assert bounded is not None
     assert bounded.tolist() == learned.encoder.columns("children")
+
+
+def test_people_are_alike_who_may_become_the_same_rows(learned: Learned, rows: Tensor) -> None:
+    scope = Scope.of(learned.encoder, rows)
+    sexes = {tuple(row) for row in rows[:, learned.encoder.columns(*learned.encoder.schema.immutable)].tolist()}
+    far = rows.clone()
+    far[3, learned.encoder.columns("score")] = 1.5  # beyond the training rows, and allowed to stay there
+    for given, more in ((scope, 0), (Scope.of(learned.encoder, far), 1)):
+        groups = given.alike()
+        assert torch.cat(groups).sort().values.tolist() == list(range(50))
+        assert len(groups) == len(sexes) + more
+        for group in groups:
+            assert (given.lower[group] == given.lower[group[0]]).all()
+            assert (given.upper[group] == given.upper[group[0]]).all()

@@ -9,7 +9,6 @@ References:
 
 import math
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -65,10 +64,11 @@ class Chains:
         row, x = [torch.arange(len(scope), device=scope.factual.device)], [scope.factual]
         exists = torch.zeros(len(scope), dtype=torch.bool, device=scope.factual.device)
         late = ~exists
-        for people, allowed in self._groups(scope):
+        for people in scope.alike():
             if time.monotonic() > deadline:
                 break
-            late[people] = False
+            late[people], first = False, people[0]
+            allowed = ((self.rows >= scope.lower[first]) & (self.rows <= scope.upper[first])).all(-1)
             ways, exists[people] = self.ways(scope.factual[people], accepted, allowed)
             ways, people = ways[exists[people]], people[exists[people]]
             if len(people) == 0:
@@ -105,11 +105,3 @@ class Chains:
         entry = places[near]
         cost, best = (apart + field.cost[entry]).min(1)
         return field.ways(entry.gather(1, best[:, None])[:, 0]), cost.isfinite()
-
-    def _groups(self, scope: Scope) -> Iterator[tuple[Tensor, Tensor]]:
-        """Groups of people who may become the same rows, and which rows these are."""
-        bounds = torch.cat([scope.lower, scope.upper], 1)
-        inside, member = bounds.unique(dim=0, return_inverse=True)
-        for number in range(len(inside)):
-            lower, upper = inside[number].chunk(2)
-            yield (member == number).nonzero()[:, 0], ((self.rows >= lower) & (self.rows <= upper)).all(-1)

@@ -82,8 +82,8 @@ def find_routes(
 ) -> Routes:
     """The cheapest way of every person to a node that would give them the wanted outcome.
 
-    People who keep the same columns share a world. What its nodes become within bounds of their own is asked for each,
-    about the nodes next to them and about all if none of those is a goal.
+    People who keep the same columns share a world. What its nodes become is asked once for those who may become the
+    same rows; in a large world for each person, about the nodes next to them and about all if none of those is a goal.
     People get on at one of the nodes next to them, or go straight to one of the goals next to them.
 
     Args:
@@ -137,11 +137,12 @@ def _fields(
     if world.free and journey.scope.free:
         yield people, world, network.ways(world, wanted), network.landmarks.x
         return
-    own = bool(journey.scope.bounded.any()) or world.told is None
-    for some in people.split(1 if own else len(people)):
+    large = len(world.z) > NODES  # then the model is asked first about the nodes next to each person
+    alike = people.split(1) if large else [people[group] for group in journey.scope.at(people).alike()]
+    for some in alike:
         if time.monotonic() > deadline:
             return
-        seen = _seen(world, journey, some, wanted, ask, near=own)
+        seen = _seen(world, journey, some, wanted, ask, near=large)
         if not bool(seen.met.any()) and world.told is not None and not world.free:
             # Nobody who is like them has what they want: look among all landmarks, and go to the goals there.
             wide = _seen(network.everywhere(world.told), journey, some, wanted, ask, near=False)

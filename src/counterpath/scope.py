@@ -74,6 +74,11 @@ class Scope:
         """The scope of some people; `rows` are places or a mask."""
         return replace(self, **{name: getattr(self, name)[rows] for name in ("factual", "lower", "upper", "told")})
 
+    def alike(self) -> list[Int[Tensor, "m"]]:
+        """People who may become the same rows, group by group, by their places."""
+        member = torch.cat([self.lower, self.upper], 1).unique(dim=0, return_inverse=True)[1]
+        return [(member == number).nonzero()[:, 0] for number in range(int(member.max()) + 1)] if len(self) else []
+
     def holding(self, columns: Bool[Tensor, "n D"]) -> "Scope":
         """The same with further columns that stay as they are."""
         lower, upper = (torch.where(columns, self.factual, bound) for bound in (self.lower, self.upper))

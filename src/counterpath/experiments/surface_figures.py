@@ -118,7 +118,7 @@ def _latent_paths(scene: "Scene", vae: VAE, paths: Mapping[str, "Paths"], starts
         _codes(axes, vae, scene)
         shown_box = axes.get_xlim(), axes.get_ylim()
         _draw_paths(axes, ((name, paths[name].z) for name in shown), starts)
-        axes.set(title="Paths round the hole (dashed); sgd leaves the picture", xlabel="z₁", ylabel="z₂")
+        axes.set(title="Paths in latent space; sgd leaves the picture", xlabel="z₁", ylabel="z₂")
         axes.set(xlim=shown_box[0], ylim=shown_box[1])
         axes.legend(loc="lower right", fontsize=8, frameon=True, framealpha=0.9)
     return path
@@ -253,9 +253,8 @@ def _heat(axes: Axes, vae: VAE, scene: "Scene", field: Callable[[Tensor], Tensor
     low, high = float(np.quantile(on_data, 0.01)), float(np.quantile(on_data, 0.99))
     norm = Normalize(low, high + 0.8 * (high - low))
     away = chart_of(map_blocks(vae.decode, grid)).norm(dim=-1).reshape(220, 220).T.cpu().numpy()
-    axes.contour(
-        first.numpy(), second.numpy(), away, levels=[HOLE_RADIUS], colors="white", linestyles="--", linewidths=1
-    )
+    rim: Any = {"levels": [HOLE_RADIUS], "colors": "white", "linestyles": "--", "linewidths": 1.2, "zorder": 3}
+    axes.contour(first.numpy(), second.numpy(), away, **rim)  # above the codes and paths that crowd there
     return axes.pcolormesh(
         first.numpy(), second.numpy(), values, norm=norm, cmap="magma", rasterized=True, shading="nearest"
     )
