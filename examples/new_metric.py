@@ -47,7 +47,7 @@ def main() -> None:
     people = people[explainer.predict(people) == 0].head(60)
     print(f"{'method':8} {'found':>6} {'hard':>6} {'other':>6}   mean distance that features move, of their range")
     for method in ("rsgd", "effort"):
-        result = explainer.explain(people, target_class=1, confidence=0.6, method=method, keep_paths=False)
+        result = explainer.explain(people, target_class=1, confidence=0.6, method=method, keep="end")
         old, new = (encoder.encode(f[result.valid]) for f in (result.factuals, result.counterfactuals))
         moved = (new - old).abs().mean(0)
         hard = torch.zeros(encoder.width, dtype=torch.bool)

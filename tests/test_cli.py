@@ -90,6 +90,11 @@ MISTAKES = [
         ("explain", "gone", "gone.csv", "--request", "gone.json", "-k", "1", "--confidence", "0.5"),
         "leave out --confidence, --plans, or --request",
     ),
+    (
+        ("explain", "gone", "gone.csv", "--keep", "some"),
+        "unknown way to keep paths 'some'; choose one of: all, milestones",
+    ),
+    (("explain", "gone", "gone.csv", "--request", "gone.json", "--keep", "end"), "leave out --keep, or --request"),
     (("explain", "gone", "gone.csv", "--steps"), "--steps prints, and --out writes: leave out one of them"),
     (("explain", "gone", "FEW"), "there is no folder"),
     (("evaluate", "gone", "FEW", "--methods", "magic"), "unknown method 'magic'"),
@@ -220,6 +225,26 @@ def test_wishes_are_recorded_and_can_be_asked_again(
         request.write_text(json.dumps(value), encoding="utf-8")
         assert main([*explain, "--request", str(request)]) == 2
         assert text in capsys.readouterr().err
+
+
+def test_as_much_of_the_paths_is_written_as_is_asked_for(
+    model_folder: Path, few: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    explain = ["explain", str(model_folder), str(few), "--target-class", "yes"]
+    for keep in ("all", "milestones", "end"):
+        assert main([*explain, "--keep", keep, "--out", str(tmp_path / f"{keep}.json")]) in (0, 3)
+    whole, kept, left = (Explanation.from_json(tmp_path / f"{keep}.json") for keep in ("all", "milestones", "end"))
+    assert len(whole.paths) > len(kept.paths) > len(left.paths) == 0
+    assert (whole.keep, kept.keep, left.keep) == ("all", "milestones", "end")
+    capsys.readouterr()
+    shown = []
+    for keep in ("all", "milestones"):
+        assert main([*explain, "--steps", "--keep", keep]) in (0, 3)
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1] == f"{whole.to_text(steps=True)}\n"
+    for given in (["--target-class", "yes", "--keep", "end"], ["--request", str(tmp_path / "end.json")]):
+        assert main([*explain[:3], "--steps", *given]) == 2
+        assert "keep=end keeps none: try keep=milestones" in capsys.readouterr().err
 
 
 def test_names_may_hold_the_signs_that_separate_them() -> None:

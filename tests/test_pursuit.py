@@ -137,7 +137,7 @@ def test_many_rows_are_searched_in_parts_with_the_same_result(
     learned: Learned, rows: Tensor, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = _pursue(learned, rows, method=method)
-    monkeypatch.setattr(pursuit, "_AT_ONCE", 17)
+    monkeypatch.setattr(pursuit, "AT_ONCE", 17)
     parts = _pursue(learned, rows, method=method)
     for name in FIELDS:
         assert torch.equal(getattr(whole, name), getattr(parts, name)), name

@@ -1,21 +1,23 @@
 """From a request to what was found: who is searched for, what came of it, and in which words."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+import pandas as pd
 import torch
 from torch import Tensor
 
 from counterpath.binding import Obstacle, obstacles
 from counterpath.data import wishes
-from counterpath.data.constraints import Bounds, Constraints
+from counterpath.data.constraints import Constraints
 from counterpath.errors import InputError, choose
 from counterpath.explanation import Status, wording
+from counterpath.explanation.keeping import ALL, check_keep
 from counterpath.learned import Learned
 from counterpath.methods import METHODS
 from counterpath.paths import Paths
 from counterpath.planning import Plans, one_plan, several_plans
-from counterpath.pursuit import Walk
+from counterpath.pursuit import AT_ONCE, Walk
 from counterpath.scope import Scope
 from counterpath.search.traverse import StopReason
 from counterpath.search.wanted import Wanted
@@ -57,7 +59,7 @@ class Request:
         confidence: What the probability of the wanted outcome must reach.
         method: A key of `METHODS`, or "nearest".
         walk: How to search.
-        paths: Keep the paths.
+        keep: How much of every path is kept, a key of `KEEPS`.
         constraints: What may change, and how easily.
         plans: How many different counterfactuals to find for every row.
     """
@@ -66,12 +68,13 @@ class Request:
     confidence: float
     method: str
     walk: Walk
-    paths: bool = True
+    keep: str = ALL
     constraints: Constraints = field(default_factory=Constraints)
     plans: int = 1
 
     def __post_init__(self) -> None:
         choose("method", self.method, {**METHODS, NEAREST: None})
+        check_keep(self.keep)
         wishes.count("plans", self.plans)
         if not self.walk.copies and self.method in COPYING:
             raise InputError(
@@ -88,14 +91,15 @@ class Request:
 
 @dataclass(frozen=True)
 class Group:
-    """Rows that want the same, and the paths that were found for them.
+    """Rows that want the same, and what was found for them: all of it but the ways there, which are long.
 
     Attributes:
         wanted: What they want.
         place: Their places among all rows that were asked about.
         factual: Their encoded rows.
         before: What the model answers for them.
-        paths: The way from each of them; the last point is what is returned.
+        counterfactual: The rows to return, encoded: where their paths end.
+        steps: How many steps each path has.
         status: What came of each.
         reason: The same in words.
         binding: Which constraints stand in the way of those without a counterfactual.
@@ -105,7 +109,8 @@ class Group:
     place: Tensor
     factual: Tensor
     before: Tensor
-    paths: Paths
+    counterfactual: Tensor
+    steps: Tensor
     status: tuple[Status, ...]
     reason: tuple[str, ...]
     binding: tuple[str, ...]
@@ -113,52 +118,56 @@ class Group:
     @property
     def moved(self) -> Tensor:
         """Which rows are not returned as they were: their paths have more than one point."""
-        return torch.bincount(self.paths.row, minlength=len(self.factual)) > 1
-
-    @property
-    def counterfactual(self) -> Tensor:
-        """The rows to return, encoded."""
-        return self.paths.x[self.paths.last]
+        return self.steps > 0
 
 
-def answer(
-    learned: Learned, x: Tensor, answers: Tensor, place: Tensor, request: Request, bounds: Bounds | None = None
-) -> list[Group]:
-    """Search for every row, in groups that want the same.
+Found = tuple[Group, Paths]
+"""A group, and the way from each of its rows, whose last point is what is returned."""
+
+
+def answer(learned: Learned, frame: pd.DataFrame, place: Tensor, request: Request) -> Iterator[Found]:
+    """Search for every row, in groups that want the same and are not too large.
+
+    A group is searched for when it is asked for. So whoever keeps little of its paths needs no more memory for many
+    rows than for one group.
 
     Args:
         learned: The models.
-        x: Encoded rows.
-        answers: What the model says about them, as they were given.
+        frame: Rows without unknown categories.
         place: Their places among all rows that were asked about.
         request: What is asked for.
-        bounds: Within which each row may change.
+
+    Raises:
+        InputError: A row is outside its own range.
     """
+    x = learned.encoder.encode(frame).to(learned.rows.device)
+    bounds, weights = (
+        request.constraints.bounds(learned.encoder, frame, x),
+        request.constraints.weights(learned.encoder),
+    )
+    answers = learned.subject.about(frame, x)
     now = answers.argmax(-1)
-    groups = []
     for target in [0] if request.target is not None else now.unique().tolist():
         wanted = request.wanted(target)
         member = torch.ones_like(now, dtype=torch.bool) if request.target is not None else now == target
         already = wanted.met(answers)
-        for rows, searched in ((member & already, False), (member & ~already, True)):
-            if bool(rows.any()):
-                within = None if bounds is None else bounds.at(rows)
-                scope = Scope.of(learned.encoder, x[rows], within, request.constraints.weights(learned.encoder))
-                find = _searched if searched else _unsearched
-                groups.append(find(learned, scope, answers[rows], place[rows], wanted, request))
-    return groups
+        for rows, find in ((member & already, _unsearched), (member & ~already, _searched)):
+            for some in rows.nonzero()[:, 0].split(max(AT_ONCE // request.plans, 1)):
+                if len(some):
+                    scope = Scope.of(learned.encoder, x[some], bounds.at(some), weights)
+                    yield find(learned, scope, answers[some], place[some], wanted, request)
 
 
 def _unsearched(
     learned: Learned, scope: Scope, before: Tensor, place: Tensor, wanted: Wanted, request: Request
-) -> Group:
+) -> Found:
     paths = learned.quest(request.walk).stay(_repeated(scope, request.plans), wanted)
     exists = torch.arange(len(paths.reason), device=place.device) % request.plans == 0
     told = [_Told(Status.ALREADY, Status.ALREADY.text)] * len(exists)
     return _group(Plans(paths, exists, torch.zeros_like(exists)), told, scope, before, place, wanted, request)
 
 
-def _searched(learned: Learned, scope: Scope, before: Tensor, place: Tensor, wanted: Wanted, request: Request) -> Group:
+def _searched(learned: Learned, scope: Scope, before: Tensor, place: Tensor, wanted: Wanted, request: Request) -> Found:
     quest, most = learned.quest(request.walk), request.constraints.max_changes
 
     def search(within: Scope) -> Paths:
@@ -191,7 +200,7 @@ def _group(
     place: Tensor,
     wanted: Wanted,
     request: Request,
-) -> Group:
+) -> Found:
     """One row for each person and plan."""
     count = request.plans
     numbers = torch.arange(count, device=place.device)
@@ -200,16 +209,18 @@ def _group(
     ]
     given = zip(told, missing, plans.exists.tolist(), strict=True)
     whole = [what if there else nothing for what, nothing, there in given]
-    return Group(
+    group = Group(
         wanted,
         (place[:, None] * count + numbers).flatten(),
         scope.factual.repeat_interleave(count, dim=0),
         before.repeat_interleave(count, dim=0),
-        plans.paths,
+        plans.paths.x[plans.paths.last],
+        torch.bincount(plans.paths.row, minlength=len(whole)) - 1,
         tuple(what.status for what in whole),
         tuple(what.reason for what in whole),
         tuple(what.binding for what in whole),
     )
+    return group, plans.paths
 
 
 def _repeated(scope: Scope, count: int) -> Scope:

@@ -1,25 +1,23 @@
 """What was found, as an `Explanation`: tables in original units."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import starmap
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Float
-from numpy.typing import NDArray
 from torch import Tensor
 
-from counterpath.answering import Group, Request
-from counterpath.data.columns import alike
+from counterpath.answering import Found, Group, Request
 from counterpath.data.encoding import Encoder
-from counterpath.data.schema import Schema
-from counterpath.explanation import Explanation, Status, path_columns, plan_index
+from counterpath.explanation import Explanation, Status, plan_index
 from counterpath.learned import Learned
 from counterpath.measures import MEASURES, Case
-from counterpath.paths import firsts
+from counterpath.path_tables import decoded_rows, interleaved, join_tables, table_of
+from counterpath.paths import Paths
 
 _LANDSCAPE = 1500
 _ON_THE_GRID = (
@@ -33,7 +31,7 @@ def assemble(
     factuals: pd.DataFrame,
     imputed: Sequence[str],
     unknown: Sequence[str],
-    groups: Sequence[Group],
+    found: Iterable[Found],
     request: Request,
     described: dict[str, Any],
     diagnostics: str,
@@ -45,7 +43,7 @@ def assemble(
         factuals: The rows that were asked about.
         imputed: For each the names of columns that were filled in.
         unknown: For each which category is unknown, in words; empty if none is.
-        groups: What was found.
+        found: What was found, group by group. Of the paths of a group only what is asked for outlives it.
         request: What was asked for.
         described: The request as it is told and stored.
         diagnostics: What is known about the models, in words.
@@ -54,6 +52,8 @@ def assemble(
     index = plan_index(factuals.index, plans)
     factuals = factuals.iloc[np.repeat(np.arange(len(factuals)), plans)].set_axis(index)
     count = len(factuals)
+    # The variable of a loop would hold the paths of one group while the next one is searched for.
+    kept = list(starmap(partial(_kept, learned, factuals, request.keep), found))
     told = pd.DataFrame(
         {
             "status": [status for _ in unknown for status in _skipped(plans)],
@@ -71,9 +71,8 @@ def assemble(
         "probability_after": np.full(count, np.nan),
     }
     changed = np.zeros((count, len(learned.encoder.schema)), dtype=bool)
-    counterfactuals = _counterfactuals(learned.encoder, factuals, groups)
-    returned = [_as_returned(learned, group, counterfactuals) for group in groups]
-    groups = [group for group, _ in returned]
+    counterfactuals = _counterfactuals(learned.encoder, factuals, [group for group, _ in kept])
+    returned = [_as_returned(learned, group, counterfactuals) for group, _ in kept]
     for group, after in returned:
         place = group.place.cpu().numpy()
         told.iloc[place, 0] = [status.value for status in group.status]
@@ -90,14 +89,21 @@ def assemble(
         status=told,
         outcome=pd.DataFrame({name: pd.Series(given, index, given.dtype) for name, given in outcome.items()}),
         changed=pd.DataFrame(changed, index=index, columns=list(learned.encoder.schema.names)),
-        paths=_paths(learned, groups if request.paths else (), factuals),
+        paths=join_tables([table for _, table in kept], learned.encoder.schema, factuals, outcome["probability_after"]),
         schema=learned.encoder.schema,
         request=described,
         landscape=learned.landscape(_LANDSCAPE),
         note=learned.view.note,
         diagnostics=diagnostics,
-        compute_measures=partial(_measures, learned, tuple(groups), index),
+        compute_measures=partial(_measures, learned, tuple(group for group, _ in returned), index),
     )
+
+
+def _kept(
+    learned: Learned, factuals: pd.DataFrame, keep: str, group: Group, paths: Paths
+) -> tuple[Group, pd.DataFrame | None]:
+    """A group, and as much of its paths as is kept."""
+    return group, table_of(learned, group, paths, factuals, keep)
 
 
 def _skipped(plans: int) -> list[str]:
@@ -110,7 +116,7 @@ def _skipped_reasons(why: str, plans: int) -> list[str]:
 
 
 def _as_returned(learned: Learned, group: Group, counterfactuals: pd.DataFrame) -> tuple[Group, Tensor]:
-    """What the model says about the rows exactly as they are returned, and the group, whose status and path keep to it.
+    """What the model says about the rows exactly as they are returned, and the group, whose status keeps to it.
 
     A feature that is as it was is returned as it was given; what it is decoded as differs in the eighth digit.
     """
@@ -121,10 +127,7 @@ def _as_returned(learned: Learned, group: Group, counterfactuals: pd.DataFrame) 
     for place in range(len(status)):
         if found[place] and not met[place]:
             status[place], reason[place] = Status.NOT_FOUND, _ON_THE_GRID
-    probability = group.paths.probability.clone()
-    probability[group.paths.last] = group.wanted.probability(after).to(probability)
-    paths = replace(group.paths, probability=probability)
-    return replace(group, paths=paths, status=tuple(status), reason=tuple(reason)), after
+    return replace(group, status=tuple(status), reason=tuple(reason)), after
 
 
 def _counterfactuals(encoder: Encoder, factuals: pd.DataFrame, groups: Sequence[Group]) -> pd.DataFrame:
@@ -134,86 +137,9 @@ def _counterfactuals(encoder: Encoder, factuals: pd.DataFrame, groups: Sequence[
     before = torch.cat([group.factual[group.moved] for group in groups])
     returned = torch.cat([group.counterfactual[group.moved] for group in groups])
     moved = torch.cat([group.place[group.moved] for group in groups]).cpu().numpy()
-    decoded = _decoded(encoder, returned, before, factuals.iloc[moved])[list(factuals.columns)]
+    decoded = decoded_rows(encoder, returned, before, factuals.iloc[moved])[list(factuals.columns)]
     rest = np.setdiff1d(np.arange(len(factuals)), moved)
-    return _interleaved(decoded, moved, factuals.iloc[rest], rest).set_axis(factuals.index)
-
-
-def _decoded(
-    encoder: Encoder, x: Float[Tensor, "n D"], before: Float[Tensor, "n D"], given: pd.DataFrame
-) -> pd.DataFrame:
-    """Rows in original units; a feature that is encoded as the person's is the person's, to the bit."""
-    decoded = encoder.decode(x)
-    columns = {}
-    for name, part in zip(encoder.schema.names, encoder.layout, strict=True):
-        same = (x[:, part] == before[:, part]).all(-1).cpu().numpy()
-        columns[name] = _mixed(decoded[name], given[name], same)
-    return pd.DataFrame({name: columns[name] for name in decoded.columns})
-
-
-def _mixed(decoded: pd.Series, given: pd.Series, same: NDArray[np.bool_]) -> pd.Series:
-    """One column, in part as it was given; its dtype is that of decoded values wherever it holds those."""
-    if not same.any():
-        return decoded
-    parts = [decoded[~same], alike(given[same], decoded.dtype)]
-    whole = pd.concat([part for part in parts if len(part)], ignore_index=True)
-    order = np.argsort(np.concatenate([np.flatnonzero(~same), np.flatnonzero(same)]))
-    return whole.iloc[order].reset_index(drop=True)
-
-
-def _paths(learned: Learned, groups: Sequence[Group], factuals: pd.DataFrame) -> pd.DataFrame:
-    """All points of all paths in original units, row after row."""
-    schema = learned.encoder.schema
-    if not groups:
-        return _empty_paths(schema, factuals)
-    weights = learned.encoder.weights.to(learned.rows)
-    frames = []
-    for group in groups:
-        paths = group.paths
-        first = firsts(paths.row)
-        moved = ((paths.x[1:] - paths.x[:-1]) * weights).norm(dim=-1)
-        moved = torch.cat([moved.new_zeros(1), moved]).masked_fill(first, 0)
-        total = moved.double().cumsum(0)
-        starts = first.nonzero()[:, 0]
-        step = torch.arange(len(paths.row), device=paths.row.device) - starts[paths.row]
-        where = learned.view.show(paths.z)
-        extra = {
-            "probability": paths.probability,
-            "uncertainty": paths.sigma,
-            "length": total - total[starts[paths.row]],
-            "map_x": where[:, 0],
-            "map_y": where[:, 1],
-        }
-        names = list(schema.names)
-        asked = factuals[names].iloc[group.place.cpu().numpy()]
-        whose = paths.row[~first]
-        decoded = _decoded(learned.encoder, paths.x[~first], group.factual[whose], asked.iloc[whose.cpu().numpy()])
-        decoded = decoded[names]
-        frame = _interleaved(decoded, (~first).nonzero()[:, 0].cpu().numpy(), asked, starts.cpu().numpy())
-        points = pd.DataFrame({"row": group.place[paths.row].cpu().numpy(), "step": step.cpu().numpy()})
-        ends = pd.DataFrame({name: values.double().cpu().numpy() for name, values in extra.items()})
-        frames.append(pd.concat([points, frame, ends], axis=1).set_axis(path_columns(schema.names), axis=1))
-    whole = pd.concat(frames, ignore_index=True)
-    return whole.sort_values(["row", "step"], kind="stable", ignore_index=True)
-
-
-def _interleaved(
-    decoded: pd.DataFrame, places: NDArray[np.int64], given: pd.DataFrame, given_places: NDArray[np.int64]
-) -> pd.DataFrame:
-    """Decoded rows, and rows exactly as they were given, each at its place.
-
-    Decoding is exact to 6e-8 of a range only. The dtype is that of decoded rows wherever it holds what was given.
-    """
-    fitting = {name: alike(given[name], decoded[name].dtype) for name in decoded.columns}
-    whole = pd.concat([decoded, pd.DataFrame(fitting, index=given.index)], ignore_index=True)
-    return whole.iloc[np.argsort(np.concatenate([places, given_places]))].reset_index(drop=True)
-
-
-def _empty_paths(schema: Schema, factuals: pd.DataFrame) -> pd.DataFrame:
-    numbers = pd.DataFrame(np.zeros((0, 5)))
-    places = pd.DataFrame(np.zeros((0, 2), dtype=np.int64))
-    features = factuals[list(schema.names)].iloc[:0].reset_index(drop=True)
-    return pd.concat([places, features, numbers], axis=1).set_axis(path_columns(schema.names), axis=1)
+    return interleaved(decoded, moved, factuals.iloc[rest], rest).set_axis(factuals.index)
 
 
 def _measures(learned: Learned, groups: Sequence[Group], index: pd.Index) -> pd.DataFrame:
@@ -232,6 +158,5 @@ def _measures(learned: Learned, groups: Sequence[Group], index: pd.Index) -> pd.
         )
         for name, measure in MEASURES.items():
             values[name][place] = measure(case).double().cpu().numpy()
-        points = torch.bincount(group.paths.row, minlength=len(group.factual))
-        values["steps"][place] = (points - 1).double().cpu().numpy()
+        values["steps"][place] = group.steps.double().cpu().numpy()
     return pd.DataFrame(values, index=index)

@@ -15,6 +15,7 @@ from counterpath.errors import InputError, choose
 from counterpath.explainer import Explainer
 from counterpath.explanation import Explanation, Status, wording
 from counterpath.explanation.columns import path_features
+from counterpath.explanation.keeping import ALL
 from counterpath.explanation.side_by_side import draw_side_by_side
 from counterpath.explanation.telling import amounts
 from counterpath.methods import METHODS
@@ -108,6 +109,7 @@ def compare(
     methods: Sequence[str] = COMPARED,
     confidence: float = 0.5,
     seconds: float | None = None,
+    keep: str = ALL,
 ) -> Comparison:
     """Explain the same rows by several methods, one after another.
 
@@ -119,6 +121,7 @@ def compare(
             nearest training row with the wanted decision is not worth its time.
         confidence: What the probability of the wanted outcome must reach.
         seconds: How long each method may search.
+        keep: How much of every path to keep, as in `Explainer.explain`; `plot` needs paths or their milestones.
 
     Raises:
         InputError: A method is unknown, or the rows cannot be used.
@@ -137,7 +140,7 @@ def compare(
     for name in names:
         started = time.monotonic()
         results[name] = explainer.explain(
-            people, target_class, confidence=confidence, method=name, seconds=seconds, keep_paths=True
+            people, target_class, confidence=confidence, method=name, seconds=seconds, keep=keep
         )
         took[name] = time.monotonic() - started
     return Comparison(results, took)

@@ -24,6 +24,7 @@ from counterpath.devices import resolve_device
 from counterpath.diagnostics import Diagnostics, diagnose
 from counterpath.errors import CounterpathWarning, InputError, NotFittedError, choose
 from counterpath.explanation import Explanation
+from counterpath.explanation.keeping import ALL, KEEP
 from counterpath.fitting import Lessons, labels_for, learn
 from counterpath.learned import Learned
 from counterpath.learning import Sizes
@@ -173,7 +174,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         confidence: float = 0.5,
         method: str | None = None,
         seconds: float | int | None = None,
-        keep_paths: bool = True,
+        keep: str = ALL,
         lock: Iterable[str] = (),
         directions: Mapping[str, str] | None = None,
         ranges: Mapping[str, Any] | None = None,
@@ -189,7 +190,8 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
             confidence: What the model's probability of the wanted outcome must reach, on the row as it is returned.
             method: How to search; by default the explainer's own.
             seconds: How long to search at most. Rows that are not done by then have a status that says so.
-            keep_paths: Keep the paths; without them the result is smaller.
+            keep: How much of every path to keep: "all" of it, only its "milestones", which tell it in a few steps, or
+                nothing but its "end". All else is the same, and the result of many rows is smaller.
             lock: Features that must not change, beside the schema's immutable ones.
             directions: By feature "up" or "down", the only way in which it may change from what it is.
             ranges: By feature where it must stay: (low, high), either of them None for an open end, for numbers and
@@ -212,18 +214,15 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         walk = Walk(**{name: settings[name] for name in WALK}, deadline=deadline, progress=self.progress)
         classes = learned.subject.classes
         place = None if target_class == OTHER and OTHER not in classes else learned.subject.index(target_class)
-        request = Request(place, confidence, method or self.method, walk, keep_paths, constraints, plans)
+        request = Request(place, confidence, method or self.method, walk, keep, constraints, plans)
         frame, imputed = prepared(table, schema, self.target_, self.imputer_)
         known, unknown = unknown_categories(learned.encoder, frame)
         places = torch.from_numpy(np.flatnonzero(known)).to(learned.rows.device)
-        x = learned.encoder.encode(frame[known]).to(learned.rows.device)
-        bounds = constraints.bounds(learned.encoder, frame[known], x)
-        before = learned.subject.about(frame[known], x)
-        groups = answer(learned, x, before, places, request, bounds) if len(x) else []
+        found = answer(learned, frame[known], places, request)
         wanted = OTHER if place is None else classes[place]
-        asked = {"target_class": wanted, "confidence": confidence, "seconds": seconds, "plans": plans}
+        asked = {"target_class": wanted, "confidence": confidence, "seconds": seconds, "plans": plans, KEEP: keep}
         described = record(settings, constraints, method=request.method, **asked)
-        return assemble(learned, frame, imputed, unknown, groups, request, described, str(self.diagnostics_))
+        return assemble(learned, frame, imputed, unknown, found, request, described, str(self.diagnostics_))
 
     def repeat(self, asked: Explanation | Mapping[str, Any], table: Any = None) -> Explanation:
         """Ask for the same again.

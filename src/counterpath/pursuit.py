@@ -27,7 +27,8 @@ from counterpath.search.traverse import StopReason, traverse
 from counterpath.search.wanted import Wanted
 from counterpath.tidying import needless, within_reach
 
-_AT_ONCE = 16384
+AT_ONCE = 16384
+"""How many rows are searched for at once."""
 _LINE = 10
 _MARGIN, _SURE = 0.1, 0.99
 
@@ -103,7 +104,7 @@ class Quest:
         search = self._walked_on
         if method.globally:
             search = self._travelled if method.model is self.space else self._chained
-        places = torch.arange(len(scope), device=scope.factual.device).split(_AT_ONCE)
+        places = torch.arange(len(scope), device=scope.factual.device).split(AT_ONCE)
         return merged([(rows, search(method, scope.at(rows), wanted)) for rows in places])
 
     def stay(self, scope: Scope, wanted: Wanted) -> Paths:

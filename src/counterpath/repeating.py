@@ -6,13 +6,14 @@ from typing import Any
 from counterpath.data.constraints import Constraints
 from counterpath.errors import InputError, choose
 from counterpath.explanation import Explanation
+from counterpath.explanation.keeping import KEEP
 from counterpath.explanation.plans import PLAN
 
 WALK = ("steps", "step_size", "damping", "tidy", "carry", "home", "fidelity", "refine", "copies")
 """The parameters of an Explainer that say how to search."""
 _OWN = (*WALK, "seed", "model", "representation", "ambient", "priced")
 _WISHES = tuple(Constraints().to_json())
-_ASKED = ("target_class", "confidence", "method", "seconds", "plans", *_WISHES)
+_ASKED = ("target_class", "confidence", "method", "seconds", "plans", KEEP, *_WISHES)
 _MATTERS = {"representation": ("rsgd-c", "ambient", "geodesic"), "ambient": ("geodesic",), "priced": ("geodesic",)}
 """The settings that matter for some methods only."""
 

@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 
 import counterpath as cp
-from counterpath import Explanation
-from counterpath import explainer as explaining
+from counterpath import Explanation, answering
 from counterpath.errors import InputError, NotFittedError
 
 from ..tables import features, mixed
@@ -54,6 +53,7 @@ def test_the_request_is_recorded_as_json(quick: cp.Explainer, found: Explanation
         "confidence": 0.6,
         "seconds": 500,
         "plans": 1,
+        "keep": "all",
         "lock": ["city", "sex"],
         "directions": {"children": "down", "score": "up"},
         "ranges": {"city": list("ABCDEFGHIJKL"), "debt": [None, 1e6], "size": ["small", None]},
@@ -101,7 +101,7 @@ def test_a_mistake_is_told_before_anything_is_searched(
     def searching(*arguments: Any) -> None:
         raise AssertionError("the search has begun")
 
-    monkeypatch.setattr(explaining, "answer", searching)
+    monkeypatch.setattr(answering, "_searched", searching)
     with pytest.raises(InputError, match=message):
         quick.explain(rows, **wishes)
 
@@ -124,6 +124,13 @@ def test_the_same_request_has_the_same_answer(quick: cp.Explainer, found: Explan
 
 def _asked(found: Explanation) -> dict[str, Any]:
     return {"confidence": 0.6, "method": "sgd", "seconds": found.request["seconds"], **WISHES}
+
+
+@pytest.mark.parametrize("keep", ["milestones", "end"])
+def test_as_much_of_the_paths_is_kept_again(quick: cp.Explainer, rows: pd.DataFrame, keep: str) -> None:
+    found = quick.explain(rows, "low", keep=keep)
+    assert (found.keep, found.request["keep"]) == (keep, keep)
+    assert_equal(quick.repeat(Explanation.from_json(found.to_json())), found)
 
 
 def test_parts_of_a_request_may_be_left_out(quick: cp.Explainer, rows: pd.DataFrame) -> None:

@@ -125,17 +125,6 @@ def test_a_row_that_gets_stuck_is_led_and_told(quick: cp.Explainer, rows: pd.Dat
     pd.testing.assert_frame_equal(led.counterfactuals[~stuck], alone.counterfactuals[~stuck], check_exact=True)
 
 
-def test_without_paths_the_rest_is_the_same(quick: cp.Explainer, rows: pd.DataFrame) -> None:
-    kept, left = (quick.explain(rows.head(9), keep_paths=keep) for keep in (True, False))
-    pd.testing.assert_frame_equal(kept.counterfactuals, left.counterfactuals)
-    pd.testing.assert_frame_equal(kept.measures(), left.measures())
-    assert len(left.paths) == 0
-    assert list(left.paths.columns) == list(kept.paths.columns)
-    assert (left.paths.dtypes == kept.paths.dtypes).all()
-    with pytest.raises(InputError, match="keep_paths=True"):
-        left.path(rows.index[0])
-
-
 # Time
 
 

@@ -9,6 +9,8 @@ import pytest
 
 from counterpath.data import Feature, Schema
 from counterpath.explanation import Explanation, Status, path_columns, plan_index
+from counterpath.explanation.keeping import only_milestones
+from counterpath.explanation.telling import amounts
 
 SCHEMA = Schema(
     (
@@ -75,7 +77,7 @@ def make_landscape(classes: int = 2, volume: bool = False) -> pd.DataFrame:
     return frame.assign(volume=np.hypot(*points.T)) if volume else frame
 
 
-def make(target: Any = 1, keep_paths: bool = True, labels: Any = LABELS, **other: Any) -> Explanation:
+def make(target: Any = 1, keep: str = "all", labels: Any = LABELS, **other: Any) -> Explanation:
     """The explanation of five rows; `other` replaces fields."""
     index = pd.Index(labels, name="person")
     factuals = pd.DataFrame(FACTUALS, index=index)
@@ -115,15 +117,26 @@ def make(target: Any = 1, keep_paths: bool = True, labels: Any = LABELS, **other
         ),
         "outcome": outcome,
         "changed": factuals.ne(counterfactuals),
-        "paths": paths if keep_paths else paths.iloc[:0],
+        "paths": _kept(paths, factuals, keep),
         "schema": SCHEMA,
-        "request": {"method": "rsgd-c", "target_class": target, "confidence": 0.5, "seed": np.int64(0)},
+        "request": {"method": "rsgd-c", "target_class": target, "confidence": 0.5, "seed": np.int64(0)} | _said(keep),
         "landscape": make_landscape(),
         "note": "2 of 5 latent dimensions (principal components, 71 % of the variance)",
         "compute_measures": lambda: measures,
         "diagnostics": "accuracy 0.81\nσ-share 0.3",
     }
     return Explanation(**(fields | other))
+
+
+def _kept(paths: pd.DataFrame, factuals: pd.DataFrame, keep: str) -> pd.DataFrame:
+    if keep == "milestones":
+        return only_milestones(paths, SCHEMA, amounts(SCHEMA, factuals))
+    return paths if keep == "all" else paths.iloc[:0]
+
+
+def _said(keep: str) -> dict[str, str]:
+    """Requests from before it could be said are like those for all."""
+    return {} if keep == "all" else {"keep": keep}
 
 
 def across(*labels: str) -> Explanation:
@@ -133,7 +146,7 @@ def across(*labels: str) -> Explanation:
     return make(status=status)
 
 
-def make_plans(plans: int = 3, labels: Any = LABELS, keep_paths: bool = True, **other: Any) -> Explanation:
+def make_plans(plans: int = 3, labels: Any = LABELS, keep: str = "all", **other: Any) -> Explanation:
     """The same five people with several plans: all for ann, one fewer for cem, and none for the others."""
     one = make()
     own = labels if isinstance(labels, pd.Index) else pd.Index(labels, name="person")
@@ -163,8 +176,8 @@ def make_plans(plans: int = 3, labels: Any = LABELS, keep_paths: bool = True, **
         "status": status,
         "outcome": outcome,
         "changed": changed & ~missing[:, None],
-        "paths": paths if keep_paths else paths.iloc[:0],
-        "request": one.request | {"plans": plans},
+        "paths": _kept(paths, factuals, keep),
+        "request": one.request | {"plans": plans} | _said(keep),
         "compute_measures": lambda: measures,
     }
     return make(**(fields | other))

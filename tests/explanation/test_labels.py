@@ -124,7 +124,7 @@ def test_a_missing_plan_without_a_path_says_that_there_is_no_other_plan(plans: E
     with pytest.raises(InputError, match="row 'cem', plan 3, has no path: No further plan"):
         bare.path("cem", plan=3)
     with pytest.raises(InputError, match="path of row 'ann', plan 2, was not kept"):
-        make_plans(keep_paths=False).path("ann", plan=2)
+        make_plans(keep="end").path("ann", plan=2)
 
 
 @settings(deadline=None)

@@ -180,7 +180,7 @@ def test_fewer_milestones_than_both_ends_are_refused(explanation: Explanation, m
     [
         (make(), "zoe", "no row 'zoe'; its rows are: 'ann', 'bob'"),
         (make(), "eva", "row 'eva' has no path: marital-status is 'Complicated'"),
-        (make(keep_paths=False), "ann", "was not kept; .* keep_paths=True"),
+        (make(keep="end"), "ann", "was not kept; .* keep='milestones'"),
     ],
 )
 def test_milestones_that_are_not_there_are_an_error_as_of_path(made: Explanation, row: str, message: str) -> None:

@@ -154,7 +154,7 @@ def test_a_card_has_the_steps_of_a_path_that_takes_several(explanation: Explanat
     ann, bob, cem, dee, eva = text.split('<article class="card">')[1:]
     assert "<h4>Step by step</h4><ol><li>education-num: 9 → 9.96; hours-per-week: 40 → 42.49 <span>p 0.31</span>" in ann
     assert [card.count("<li>") for card in (ann, bob, cem, dee, eva)] == [3, 0, 3, 0, 0]
-    assert "Step by step" not in make(keep_paths=False).to_html(tmp_path / "b.html").read_text(encoding="utf-8")
+    assert "Step by step" not in make(keep="end").to_html(tmp_path / "b.html").read_text(encoding="utf-8")
 
 
 def test_a_card_has_the_steps_of_every_plan(plans: Explanation, tmp_path: Path) -> None:
@@ -190,11 +190,9 @@ def test_a_page_says_how_many_cards_it_leaves_out(explanation: Explanation, tmp_
     assert "… and 3 more rows" in text
 
 
-@pytest.mark.parametrize("keep_paths", [True, False])
-def test_a_page_of_nothing_and_one_without_paths_are_written(
-    empty: Explanation, keep_paths: bool, tmp_path: Path
-) -> None:
-    made = empty if keep_paths else make(keep_paths=False)
+@pytest.mark.parametrize("keep", ["all", "end"])
+def test_a_page_of_nothing_and_one_without_paths_are_written(empty: Explanation, keep: str, tmp_path: Path) -> None:
+    made = empty if keep == "all" else make(keep="end")
     text = made.to_html(tmp_path / "a.html").read_text(encoding="utf-8")
     assert text.count("<svg") == 2
     assert ("There are no rows." in text) == (len(made) == 0)

@@ -52,7 +52,7 @@ def test_a_path_begins_with_the_factual_and_ends_with_the_counterfactual(explana
         (make(), "zoe", "no row 'zoe'; its rows are: 'ann', 'bob'"),
         (make(), ["ann"], r"no row \['ann'\]"),
         (make(), "eva", "row 'eva' has no path: marital-status is 'Complicated'"),
-        (make(keep_paths=False), "ann", "was not kept; .* keep_paths=True"),
+        (make(keep="end"), "ann", "was not kept; .* keep='milestones'.*, or keep='all'"),
         (make(labels=[7, 7, 8, 9, 10]), 9, "no row at 9; its labels are not unique, so give a position from 0 to 4"),
         (make(labels=[7, 7, 8, 9, 10]), True, "no row at True"),
     ],
@@ -268,7 +268,7 @@ def test_a_grouping_that_is_not_there_is_refused(explanation: Explanation, by: o
 
 
 def test_without_paths_and_measures_a_summary_still_counts() -> None:
-    made = make(keep_paths=False, compute_measures=pd.DataFrame(index=range(5)))
+    made = make(keep="end", compute_measures=pd.DataFrame(index=range(5)))
     assert made.summary()["n"].tolist() == [5]
     assert made.summary()[["l1", "steps"]].isna().all(axis=None)
     assert [Status(status) for status in made.status["status"]] == STATUSES

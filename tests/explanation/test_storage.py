@@ -29,12 +29,13 @@ def through_json(frame: pd.DataFrame) -> pd.DataFrame:
     "made",
     [
         make(),
-        make(keep_paths=False),
+        make(keep="milestones"),
+        make(keep="end"),
         make_empty(),
         make(labels=[7, 7, -1, 2, 3]),
         make().select(["cem"]),
         make_plans(),
-        make_plans(labels=[7, 7, -1, 2, 3], keep_paths=False),
+        make_plans(labels=[7, 7, -1, 2, 3], keep="end"),
         make_plans(labels=pd.Index(LABELS, name="plan")),
         make_plans(labels=pd.MultiIndex.from_product([["x"], range(5)], names=["branch", None])),
         make_plans().select([("cem", 2), "ann"]),
@@ -43,6 +44,7 @@ def through_json(frame: pd.DataFrame) -> pd.DataFrame:
     ],
     ids=[
         "full",
+        "milestones",
         "no paths",
         "empty",
         "equal labels",

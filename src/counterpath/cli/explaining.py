@@ -14,6 +14,7 @@ from counterpath.devices import resolve_device
 from counterpath.errors import InputError, choose
 from counterpath.explainer import Explainer
 from counterpath.explanation import Explanation
+from counterpath.explanation.keeping import ALL, END, KEEP, KEEPS, MILESTONES, check_keep
 from counterpath.explanation.storage import stream_csv
 
 STANDARD_OUTPUT = Path("-")
@@ -41,6 +42,14 @@ def explain(
     difficulty: constraining.Difficulty = None,
     plans: constraining.Plans = None,
     request: constraining.Again = None,
+    keep: Annotated[
+        str | None,
+        typer.Option(
+            metavar="|".join(KEEPS),
+            help="How much of each path a .json or .html file has: all of it, its milestones, or only its end.",
+            show_default=ALL,
+        ),
+    ] = None,
     steps: Annotated[bool, typer.Option("--steps", help="Print the steps of each path below its row.")] = False,
     drop: options.Columns = "",
     model: options.Own = None,
@@ -59,19 +68,24 @@ def explain(
     options.positive("--seconds", seconds)
     if method is not None:
         options.method(method)
+    if keep is not None:
+        check_keep(keep)
     wishes = constraining.Options(lock, up, down, ranges, max_changes, difficulty, plans)
     if request is not None:
         said = {"--target-class": target_class, "--confidence": confidence, "--method": method, "--seconds": seconds}
-        constraining.refuse_beside_request(said | wishes.by_option)
+        constraining.refuse_beside_request(said | wishes.by_option | {"--keep": keep})
     if steps and out is not None:
         raise InputError("--steps prints, and --out writes: leave out one of them (an .html file has the steps anyway)")
     again = None if request is None else constraining.read_request(request)
+    if steps and (keep if again is None else again.get(KEEP)) == END:
+        raise InputError(f"--steps prints the steps of each path, and keep={END} keeps none: try keep={MILESTONES}")
     resolve_device(device)
     writer = None if out is None else _writer(out)
     explainer = Explainer.load(model_folder, model=options.model(model), device=device)
     asked: dict[str, Any] = {}
     if again is None:
         asked = wishes.arguments(explainer.schema_) | {"method": method, "seconds": seconds}
+        asked[KEEP] = ALL if keep is None else keep
         named = OTHER if target_class is None else target_class
         asked["target_class"] = options.target_class(named, explainer.classes_, OTHER)
         asked["confidence"] = options.SURE if confidence is None else confidence

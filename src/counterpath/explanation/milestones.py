@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from counterpath.data.schema import Feature, Schema
+from counterpath.data.schema import Schema
 from counterpath.errors import InputError
 from counterpath.explanation import wording
 from counterpath.explanation.columns import CHANGES, milestone_columns, path_features
@@ -44,7 +44,9 @@ def check_most(most: int) -> None:
         raise InputError(f"most is {most!r}; expected a whole number from 2, for both ends of a path are milestones")
 
 
-def list_milestones(path: pd.DataFrame, schema: Schema, numbers: Collection[str], most: int = MOST) -> pd.DataFrame:
+def list_milestones(
+    path: pd.DataFrame, schema: Schema, numbers: Collection[str], most: int = MOST, *, chosen: bool = False
+) -> pd.DataFrame:
     """The milestones of a path, with its columns and `changes`; see `Explanation.milestones`.
 
     Args:
@@ -52,22 +54,27 @@ def list_milestones(path: pd.DataFrame, schema: Schema, numbers: Collection[str]
         schema: What the features are.
         numbers: Those that are numbers.
         most: How many milestones there may be.
+        chosen: Whether all its points are milestones already, as in `choose`.
     """
     points = path_features(path, schema.names)
-    places = choose(points, schema, numbers, most)
+    places = choose(points, schema, numbers, most, chosen=chosen)
     changes = tell(points.iloc[places], schema.names, numbers)
-    chosen = path.iloc[places].rename(columns=milestone_columns(schema.names)).reset_index(drop=True)
-    return chosen.assign(**{CHANGES: pd.Series(changes, dtype=str)})
+    stops = path.iloc[places].rename(columns=milestone_columns(schema.names)).reset_index(drop=True)
+    return stops.assign(**{CHANGES: pd.Series(changes, dtype=str)})
 
 
-def list_steps(path: pd.DataFrame, schema: Schema, numbers: Collection[str]) -> tuple[wording.Step, ...]:
+def list_steps(
+    path: pd.DataFrame, schema: Schema, numbers: Collection[str], *, chosen: bool = False
+) -> tuple[wording.Step, ...]:
     """The steps from milestone to milestone, if there are several: a single one is told by its ends."""
-    stops = list_milestones(path, schema, numbers).iloc[1:]
+    stops = list_milestones(path, schema, numbers, chosen=chosen).iloc[1:]
     steps = zip(stops[CHANGES].tolist(), stops["probability"].tolist(), strict=True)
     return tuple(wording.Step(*step) for step in steps) if len(stops) > 1 else ()
 
 
-def choose(points: pd.DataFrame, schema: Schema, numbers: Collection[str], most: int = MOST) -> list[int]:
+def choose(
+    points: pd.DataFrame, schema: Schema, numbers: Collection[str], most: int = MOST, *, chosen: bool = False
+) -> list[int]:
     """The positions of the milestones of a path, its first and last point included.
 
     Args:
@@ -75,9 +82,32 @@ def choose(points: pd.DataFrame, schema: Schema, numbers: Collection[str], most:
         schema: What they are.
         numbers: The features that are numbers.
         most: How many milestones there may be.
+        chosen: Whether these points are all that was kept of the path, its milestones. Then they are chosen again only
+            if they are too many: without the detours that were left out, others could be chosen of them.
     """
     check_most(most)
-    return _shortest(_lengths(points, schema, numbers), most)
+    if chosen and len(points) <= most:
+        return list(range(len(points)))
+    return _shortest(_lengths(*_places(points, schema, numbers)), most)
+
+
+def choose_each(
+    points: pd.DataFrame, row: NDArray[np.int64], schema: Schema, numbers: Collection[str]
+) -> NDArray[np.int64]:
+    """The positions of the milestones of many paths, as `choose` finds them for each.
+
+    Args:
+        points: The features at every point, path after path.
+        row: Which path each point belongs to, numbered from 0.
+        schema: What the features are.
+        numbers: Those that are numbers.
+    """
+    places, ordered = _places(points, schema, numbers)
+    ends = np.flatnonzero(np.diff(row, prepend=-1, append=-1)).tolist()
+    chosen = [
+        start + np.array(_shortest(_lengths(places[start:stop], ordered), MOST)) for start, stop in pairwise(ends)
+    ]
+    return np.concatenate([np.zeros(0, dtype=np.int64), *chosen])
 
 
 def tell(points: pd.DataFrame, features: Collection[str], numbers: Collection[str]) -> list[str]:
@@ -100,29 +130,40 @@ def tell(points: pd.DataFrame, features: Collection[str], numbers: Collection[st
     return ["; ".join(changes) for changes in told]
 
 
-def _lengths(points: pd.DataFrame, schema: Schema, numbers: Collection[str]) -> NDArray[np.float64]:
-    """The length of the step from every point to every other."""
-    roots: NDArray[np.float64] = np.zeros((len(points), len(points)))
+def _places(
+    points: pd.DataFrame, schema: Schema, numbers: Collection[str]
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """The features as numbers, a column each, and which of them have an order; others are equal or not."""
+    columns, ordered = [], []
     for feature in schema:
-        roots += np.sqrt(_amounts(points[feature.name], feature, feature.name in numbers))
-    return roots**2
+        values, is_number = points[feature.name], feature.name in numbers
+        if is_number:
+            columns.append(values.to_numpy(float))
+        elif feature.kind == "ordinal":
+            place = {category: number for number, category in enumerate(feature.categories)}
+            columns.append(np.array([place[value] for value in values.tolist()], dtype=float))
+        else:
+            columns.append(pd.factorize(values.astype(object), use_na_sentinel=False)[0].astype(float))
+        ordered.append(is_number or feature.kind == "ordinal")
+    return np.column_stack(columns), np.array(ordered)
 
 
-def _amounts(values: pd.Series, feature: Feature, is_number: bool) -> NDArray[np.float64]:
-    """How much a feature differs between any two points, from 0 to 1.
+def _lengths(places: NDArray[np.float64], ordered: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """The length of the step from every point of a path to every other.
 
     All that a feature moves on the path is 1, however little that is of its range: for a reader it is one change, as
     another category is. And who else was asked about makes no difference.
     """
-    if is_number:
-        places = values.to_numpy(float)
-    elif feature.kind == "ordinal":
-        places = np.array([feature.categories.index(value) for value in values.tolist()], dtype=float)
-    else:
-        codes, _ = pd.factorize(values.astype(object), use_na_sentinel=False)
-        return np.asarray(codes[:, None] != codes, dtype=float)
-    scaled = places / (float(np.ptp(places)) or 1.0)
-    return np.asarray(np.abs(scaled[:, None] - scaled), dtype=float)
+    roots: NDArray[np.float64] = np.zeros((len(places), len(places)))
+    spans = np.ptp(places, axis=0)
+    for feature in np.flatnonzero(spans):  # most features do not move
+        values = places[:, feature]
+        if ordered[feature]:
+            scaled = values / spans[feature]
+            roots += np.sqrt(np.abs(scaled[:, None] - scaled))
+        else:
+            roots += values[:, None] != values
+    return roots**2
 
 
 def _shortest(lengths: NDArray[np.float64], most: int) -> list[int]:

@@ -14,6 +14,7 @@ from counterpath.data.schema import Schema
 from counterpath.errors import InputError
 from counterpath.explanation import figures, groups, labels, page, storage, telling, wording
 from counterpath.explanation.columns import BY_ROW, FRAMES, PATH_BACK, path_features
+from counterpath.explanation.keeping import MILESTONES
 from counterpath.explanation.milestones import MOST, choose, list_milestones, list_steps
 from counterpath.explanation.person import Person, gather
 from counterpath.explanation.status import FOUND, Status
@@ -45,10 +46,11 @@ class Explanation(Tables):
         changed: For each row and feature, whether it changed.
         paths: Every step of every path: `row` (position in the tables above), `step`, the features, `probability` (of
             the wanted outcome), `uncertainty`, `length` so far, `map_x` and `map_y`; its columns are `path_columns`.
-            Empty if paths were not kept.
+            Only those steps that are milestones, or none, if no more was to be kept: see `keep`.
         schema: What the features are.
         request: What was asked for: `method`, `target_class` (`"other"` for any but the present one), `confidence`,
-            `plans` if there are several, and whatever else, all of it fit for JSON.
+            `plans` if there are several, `keep` if not all points of paths were kept, and whatever else, all of it
+            fit for JSON.
         landscape: The background of the map: `map_x`, `map_y`, `predicted` (a class) and, if known, `volume`.
         note: What the map shows of the latent space.
         compute_measures: The measures, one row a row above, or a function that computes them when they are needed.
@@ -86,7 +88,8 @@ class Explanation(Tables):
         Args:
             i: The row, as in `path`.
             most: How many milestones there may be, from 2: the first is the row as asked, the last one the row as
-                returned. There are fewer where a further one would make no step simpler.
+                returned. There are fewer where a further one would make no step simpler. If only milestones were
+                kept, there are no more than these.
             plan: Which plan of the person, as in `path`.
 
         Returns:
@@ -94,7 +97,7 @@ class Explanation(Tables):
             instance "education: school → college; hours: 40 → 45", and "" in the first row. A feature of that name has
             `feature_` before it.
         """
-        return list_milestones(self.path(i, plan), self.schema, self._amounts, most)
+        return list_milestones(self.path(i, plan), self.schema, self._amounts, most, chosen=self._chosen)
 
     def summary(self, by: groups.By | None = None) -> pd.DataFrame:
         """Who gets a counterfactual, at what cost, and through which features.
@@ -252,6 +255,11 @@ class Explanation(Tables):
         return telling.ranges(self.factuals, self.counterfactuals, self._amounts)
 
     @property
+    def _chosen(self) -> bool:
+        """Whether all points of paths are milestones."""
+        return self.keep == MILESTONES
+
+    @property
     def _headline(self) -> str:
         return telling.headline(self.status["status"].tolist(), self.request, self._person.tolist())
 
@@ -275,12 +283,14 @@ class Explanation(Tables):
 
     def _told_steps(self, row: wording.Row, position: int) -> tuple[wording.Step, ...]:
         path = self._steps(position)
-        return list_steps(path, self.schema, self._amounts) if row.status.found and len(path) else ()
+        if not row.status.found or not len(path):
+            return ()
+        return list_steps(path, self.schema, self._amounts, chosen=self._chosen)
 
     def _draw_path(self, steps: pd.DataFrame, position: int, path: Path | None = None) -> Figure:
         (row,) = self._tell([position])
         moves = path_features(steps, self.schema.names)
-        stops = choose(moves, self.schema, self._amounts)[1:]
+        stops = choose(moves, self.schema, self._amounts, chosen=self._chosen)[1:]
         plan = f", {row.number.lower()}" if self.plans > 1 else ""
         title = f"Row {row.label}{plan}: the model says {row.before}, and {row.after} at the end"
         asked = (wording.outcome(row.wanted), row.confidence)

@@ -36,7 +36,7 @@ def draw_side_by_side(
 
     Args:
         landscape: `map_x`, `map_y`, `predicted` of training rows; may be empty.
-        walks: By the name of the method one row a step: `probability`, `map_x`, `map_y`.
+        walks: By the name of the method one row a step: `step`, `probability`, `map_x`, `map_y`.
         features: By the name of the method the features at every step.
         numbers: The features that are numbers.
         title: The heading.
@@ -60,7 +60,8 @@ def draw_side_by_side(
             column[0].set_title(f"{name}\n{changed} feature{'s' if changed != 1 else ''} changed", fontsize=9)
         panels[0, 0].set_ylabel(f"probability\nof {asked[0]}", rotation=0, ha="right", va="center", fontsize=8)
         for row, feature in zip(panels[1:], shown, strict=True):
-            _feature(row, {name: frame[feature] for name, frame in features.items()}, feature, feature in numbers)
+            values = {name: frame[feature] for name, frame in features.items()}
+            _feature(row, values, {name: _shares(steps) for name, steps in walks.items()}, feature in numbers)
         for axes in panels[-1]:
             axes.set(xlim=(-0.04, 1.04), xticks=())
         hidden = len(moving) - len(shown)
@@ -109,7 +110,7 @@ def _map(axes: Axes, fig: Any, landscape: pd.DataFrame, walks: Mapping[str, pd.D
 
 def _probability(axes: Axes, name: str, steps: pd.DataFrame, confidence: float) -> None:
     values = steps["probability"].to_numpy(float)
-    axes.plot(_shares(values), values, color=_color(name), lw=1.8)
+    axes.plot(_shares(steps), values, color=_color(name), lw=1.8)
     axes.scatter(1, values[-1], s=44, marker="*", color=_color(name), lw=0, zorder=4, clip_on=False)
     axes.axhline(confidence, color=INK, lw=0.8, ls="--")
     axes.set(ylim=(-0.03, 1.03), yticks=(0, 0.5, 1))
@@ -117,8 +118,9 @@ def _probability(axes: Axes, name: str, steps: pd.DataFrame, confidence: float) 
     _say(axes, values[-1], wording.probability(values[-1]))
 
 
-def _feature(row: Any, values: Mapping[str, pd.Series], feature: str, number: bool) -> None:
+def _feature(row: Any, values: Mapping[str, pd.Series], shares: Mapping[str, Any], number: bool) -> None:
     """One feature along the path of every method, over one scale; what does not change is grey."""
+    feature = str(next(iter(values.values())).name)
     together = pd.concat([one.astype(object) for one in values.values()])
     codes = together.to_numpy(float) if number else pd.factorize(together)[0].astype(float)
     low, high = float(codes.min()), float(codes.max())
@@ -128,7 +130,7 @@ def _feature(row: Any, values: Mapping[str, pd.Series], feature: str, number: bo
         changed = _differs(one.iloc[[0, -1]])
         style = {} if number else {"drawstyle": "steps-post"}
         color = _color(name) if _differs(one) else "#c3c9d0"
-        axes.plot(_shares(heights), heights, color=color, lw=1.6, **style)
+        axes.plot(shares[name], heights, color=color, lw=1.6, **style)
         if changed:
             told = wording.change("", one.iloc[0], one.iloc[-1], ordered=False)
             _say(axes, heights[-1], _short(told.new))
@@ -153,8 +155,10 @@ def _say(axes: Axes, height: float, text: str) -> None:
     )
 
 
-def _shares(values: Any) -> Any:
-    return np.linspace(0, 1, len(values)) if len(values) > 1 else np.ones(1)
+def _shares(steps: pd.DataFrame) -> Any:
+    """How much of the way lies behind each point, by steps; not all of them need be there."""
+    step = steps["step"].to_numpy(float)
+    return step / step[-1] if step[-1] > 0 else np.ones(len(step))
 
 
 def _color(name: str) -> str:

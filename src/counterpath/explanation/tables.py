@@ -14,6 +14,7 @@ from counterpath.errors import InputError
 from counterpath.explanation import labels
 from counterpath.explanation.checks import check_tables, plain_request
 from counterpath.explanation.columns import BY_ROW, FRAMES
+from counterpath.explanation.keeping import keep_of
 from counterpath.explanation.plans import (
     PLAN,
     check_number,
@@ -52,6 +53,7 @@ class Tables:
         check_tables({name: getattr(self, name) for name in FRAMES}, self.schema.names)
         object.__setattr__(self, "request", plain_request(self.request))
         check_plans(self.factuals.index, self.request)
+        keep_of(self.request)
 
     def __len__(self) -> int:
         return len(self.factuals)
@@ -60,6 +62,11 @@ class Tables:
     def plans(self) -> int:
         """How many rows each person has: one, or as many as plans were asked for, whether or not so many were found."""
         return plans_held(self.request)
+
+    @property
+    def keep(self) -> str:
+        """How much there is of every path: "all" of it, its "milestones", or nothing but its "end"."""
+        return keep_of(self.request)
 
     @property
     def valid(self) -> pd.Series:
@@ -76,7 +83,8 @@ class Tables:
 
         Returns:
             One row a step: `step`, the features, `probability` of the wanted outcome, `uncertainty`, `length` so far,
-            `map_x`, `map_y`. A feature that has one of these names has `feature_` before its own.
+            `map_x`, `map_y`. A feature that has one of these names has `feature_` before its own. If only milestones
+            were kept, these steps; `step` and `length` are still those of the whole path.
         """
         position = self._position(i, plan)
         steps = self._steps(position)
@@ -85,7 +93,7 @@ class Tables:
         row = f"{i!r}" if plan is None else f"{i!r}, plan {plan},"
         if self.status["status"].iloc[position] in (Status.UNKNOWN_CATEGORY, Status.NO_OTHER_PLAN):
             raise InputError(f"row {row} has no path: {self.status['reason'].iloc[position]}")
-        raise InputError(f"the path of row {row} was not kept; call explain(…, keep_paths=True) to keep paths")
+        raise InputError(f"the path of row {row} was not kept; call explain(…, keep='milestones'), or keep='all'")
 
     def measures(self) -> pd.DataFrame:
         """The measures of each row by its index label; computed once, when they are first asked for."""
