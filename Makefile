@@ -9,9 +9,10 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 demo: $(VENV)/.demo
 	$(BIN)/counterpath demo
 
-# A file's tests share their fixtures, so they run in one process; a model is fitted once in each.
+# A file's tests share their fixtures, so they run in one process; a model is fitted once in each. There is a process for
+# every core, so each has one thread.
 test: $(VENV)/.dev lint
-	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .

@@ -18,7 +18,8 @@ from counterpath.models.classifier import Classifier
 from counterpath.models.flow import FlowModel
 from counterpath.models.foreign import TorchClassifier
 from counterpath.models.generator import Generator
-from counterpath.models.layers import RBFPrecision, fold
+from counterpath.models.layers import fold
+from counterpath.models.precision import RBFPrecision
 from counterpath.models.surrogate import Agreement
 from counterpath.models.vae import VAE
 from counterpath.network import Landmarks

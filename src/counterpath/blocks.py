@@ -9,12 +9,20 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from counterpath.devices import keep_freed_memory
+
 _ROWS = {"cpu": 128, "cuda": 8192}
+_MANY = {"cpu": 512, "cuda": 131072}
 
 
-def rows_for(device: torch.device) -> int:
-    """How many rows make a block on a device: enough to keep it busy, and few enough to answer one person soon."""
-    return _ROWS[device.type]
+def rows_for(device: torch.device, *, many: bool = False) -> int:
+    """How many rows make a block on a device: enough to keep it busy, and few enough to answer one person soon.
+
+    Args:
+        device: Where the rows are.
+        many: There are so many rows that only the time of all of them counts.
+    """
+    return (_MANY if many else _ROWS)[device.type]
 
 
 def map_blocks(function: Callable[..., Tensor], *tensors: Tensor | None, block_size: int | None = None) -> Tensor:
@@ -25,6 +33,7 @@ def map_blocks(function: Callable[..., Tensor], *tensors: Tensor | None, block_s
         tensors: Tensors with the same number of rows; None is passed on as None.
         block_size: Rows in a block; by default what suits the device.
     """
+    keep_freed_memory()
     given = [tensor for tensor in tensors if tensor is not None]
     count = len(given[0])
     block_size = block_size or rows_for(given[0].device)

@@ -59,6 +59,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         home: Lead rows for which the local search finds nothing to the nearest place that the model accepts.
         refine: Let a `geodesic` end as close to the person as it can, and relax its path.
         copies: Whether a counterfactual may be equal to a training row; False for privacy.
+        tf32: Round the factors of products to TF32 while searching on a GPU; what is returned is judged exactly.
         ambient: What `geodesic` measures steps by: "data", rows as they are, or "classifier", rows as it represents
             them.
         priced: Whether `geodesic` prices steps by the uncertainty where they are made, or by their length alone.
@@ -94,6 +95,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         home: bool = True,
         refine: bool = True,
         copies: bool = True,
+        tf32: bool = False,
         ambient: str = "data",
         priced: bool = True,
         fidelity: float = 0.0,
@@ -118,6 +120,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         self.home = home
         self.refine = refine
         self.copies = copies
+        self.tf32 = tf32
         self.ambient = ambient
         self.priced = priced
         self.fidelity = fidelity

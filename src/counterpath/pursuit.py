@@ -47,6 +47,7 @@ class Walk:
         carry: Start at the person, and carry what the generative model does not reproduce of them along.
         refine: Let ways over the network slide and relax.
         copies: Whether a counterfactual may be equal to a training row.
+        tf32: Round the factors of products to TF32 on a GPU while searching.
         deadline: When to give up, by the clock `time.monotonic`.
         progress: Show a bar.
     """
@@ -60,6 +61,7 @@ class Walk:
     carry: bool = True
     refine: bool = True
     copies: bool = True
+    tf32: bool = False
     deadline: float = math.inf
     progress: bool | None = False
 
@@ -242,6 +244,7 @@ class Quest:
             steps=self.walk.steps,
             step_size=self.walk.step_size,
             damping=self.walk.damping,
+            tf32=self.walk.tf32,
             deadline=self.walk.deadline,
             progress=self.walk.progress,
             name="searching",

@@ -9,7 +9,7 @@ from counterpath.explanation import Explanation
 from counterpath.explanation.keeping import KEEP
 from counterpath.explanation.plans import PLAN
 
-WALK = ("steps", "step_size", "damping", "tidy", "carry", "home", "fidelity", "refine", "copies")
+WALK = ("steps", "step_size", "damping", "tidy", "carry", "home", "fidelity", "refine", "copies", "tf32")
 """The parameters of an Explainer that say how to search."""
 _OWN = (*WALK, "seed", "model", "representation", "ambient", "priced")
 _WISHES = tuple(Constraints().to_json())

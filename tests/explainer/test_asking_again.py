@@ -68,6 +68,7 @@ def test_the_request_is_recorded_as_json(quick: cp.Explainer, found: Explanation
         "fidelity": 0.0,
         "refine": True,
         "copies": True,
+        "tf32": False,
         "seed": 0,
         "model": "Counterpath's classifier",
     }

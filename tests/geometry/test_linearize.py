@@ -7,9 +7,11 @@ from torch import Tensor, nn
 
 from counterpath.errors import InputError
 from counterpath.geometry.curve import length, metric_field
-from counterpath.geometry.linearize import Decoded, Linearization, jacobian, jacobian_autodiff, secant
+from counterpath.geometry.linearize import Decoded, Linearization, jacobian, jacobian_autodiff, pull, secant
 from counterpath.geometry.metric import METRICS, pullback
-from counterpath.models.layers import RBFPrecision, TableOutput, mlp
+from counterpath.models.classifier import Classifier
+from counterpath.models.layers import TableOutput, mlp
+from counterpath.models.precision import RBFPrecision
 from counterpath.models.training import seeded
 from counterpath.models.vae import VAE
 
@@ -236,3 +238,24 @@ def test_what_is_decoded_can_be_picked() -> None:
     assert torch.equal(picked.std, decoded.std[some])
     assert torch.equal(picked.spread, decoded.std.mean(1)[some])
     assert Decoded(decoded.mean)[some].std is None
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 3)),
+        nn.Sequential(nn.Linear(4, 6, bias=False), nn.Softplus(), nn.Linear(6, 5), nn.Tanh()),
+        random_classifier(4),
+        Classifier(4, 8, classes=3).eval(),
+    ],
+    ids=["closed form", "a layer without a rule", "two classes", "three classes"],
+)
+def test_cotangents_come_back_as_by_autograd(layer: nn.Module) -> None:
+    layer = layer.double()
+    x = torch.randn(7, 4, dtype=torch.float64, requires_grad=True)
+    expected = layer(x)
+    cotangent = torch.randn_like(expected)
+    out, back = pull(layer, x.detach())
+    torch.testing.assert_close(out, expected, rtol=1e-14, atol=1e-14)
+    torch.testing.assert_close(back(cotangent), torch.autograd.grad(expected, x, cotangent)[0], rtol=1e-12, atol=1e-14)
+    assert not out.requires_grad or any(weight.requires_grad for weight in layer.parameters())

@@ -12,6 +12,8 @@ from counterpath.geometry.linearize import Linearization, jacobian, jacobian_aut
 from counterpath.geometry.metric import (
     DAMPING,
     METRICS,
+    _eliminate,
+    _factorise,
     cholesky,
     damped,
     guided,
@@ -165,6 +167,32 @@ def test_solving_inverts_multiplication(size: int, seed: int, exponent: float) -
     metric = damped(factor.mT @ factor)
     product = (metric @ solve(metric, vector)[..., None])[..., 0]
     assert (product - vector).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 9, 32])
+def test_elimination_solves_what_lapack_solves(size: int) -> None:
+    factor, vector = torch.randn(20, 40, size, dtype=torch.float64), torch.randn(20, size, dtype=torch.float64)
+    metric = damped(factor.mT @ factor, 1e-3)
+    by_lapack, good = _factorise(metric, vector, 1e-3)
+    by_hand, valid = _eliminate(metric, vector, 1e-3)
+    assert bool((good & valid).all())
+    torch.testing.assert_close(by_hand, by_lapack, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(by_lapack, torch.linalg.solve(metric, vector), rtol=1e-10, atol=1e-12)
+
+
+def test_a_row_that_lapack_gives_up_is_solved_and_leaves_the_others_alone() -> None:
+    steep = torch.tensor([[1e9, 1e9], [1.0, 0.5]], dtype=torch.float64)
+    hard = damped((steep[:1].mT @ steep[:1])[None], 1e-6)
+    easy = damped((steep[1:].mT @ steep[1:])[None].expand(3, -1, -1), 1e-6)
+    vector = torch.tensor([[1.0, -1.0]]).expand(4, -1)
+    alone, fine = try_solve(easy, vector[:3], floor=1e-6)
+    found, valid = try_solve(torch.cat([easy, hard]), vector, floor=1e-6)
+    assert bool(fine.all())
+    assert bool(valid.all())
+    assert torch.equal(found[:3], alone)
+    # Along (1, −1) the steep factor is flat: what is left of the metric there is the damping.
+    assert 0.9e6 <= found[3].abs().max() <= 2.1e6
+    assert float(found[3] @ vector[3].double()) > 0
 
 
 def test_the_gradient_by_linearisation_is_autograd_s(vae: VAE, classifier: Classifier, codes: Tensor) -> None:

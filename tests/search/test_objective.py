@@ -27,6 +27,21 @@ def test_the_gradient_is_right_and_finite_where_the_fidelity_term_has_a_kink(cla
     assert torch.autograd.gradcheck(lambda p: objective.loss(p, factual)[0], x)
 
 
+@pytest.mark.parametrize("fidelity", [0.0, 0.1])
+@pytest.mark.parametrize("other", [False, True])
+@pytest.mark.parametrize(("classes", "target"), [(2, 0), (2, 1), (3, 0), (3, 2)])
+def test_the_closed_form_of_the_gradient_is_autograd_s(classes: int, target: int, other: bool, fidelity: float) -> None:
+    classifier = Classifier(6, 8, classes=classes).double().eval().requires_grad_(False)
+    x, factual = torch.rand(2, 8, 6, dtype=torch.float64).unbind()
+    for model in (classifier, lambda rows: classifier(rows)):
+        objective = Objective(model, target, other, fidelity)
+        here, at = objective.evaluate(x, factual), x.clone().requires_grad_()
+        loss, toward = objective.loss(at, factual)
+        torch.testing.assert_close(here.gradient, torch.autograd.grad(loss.sum(), at)[0], rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(here.loss, loss.detach())
+        torch.testing.assert_close(here.probability, toward.detach().sigmoid())
+
+
 @pytest.mark.parametrize("target", [0, 1, 2])
 def test_of_many_classes_one_is_wanted_or_any_other(target: int) -> None:
     logits = torch.randn(8, 3, dtype=torch.float64)

@@ -99,6 +99,24 @@ def test_stopping_at_a_confidence_is_stopping_at_its_first_point(parts: Parts, s
         assert stopped.reasons()[row] is expected
 
 
+@pytest.mark.parametrize("method", ["wachter", "sgd", "rsgd", "rsgd-c"])
+@pytest.mark.parametrize("stop", [None, 0.6])
+def test_ends_are_those_of_whole_paths(parts: Parts, surface: Surface, method: str, stop: float | None) -> None:
+    x = surface.x[surface.y == 0][:100]
+    options = {} if stop is None else {"stop": at_confidence(stop)}
+    whole, ends = (_walk(parts, x, method, keep=keep, **options) for keep in ("all", "end"))
+    for name in FIELDS:
+        kept = getattr(ends, name)
+        assert torch.equal(getattr(whole, name)[-1:] if kept.ndim > 1 else getattr(whole, name), kept), name
+    assert ends.x.shape[0] == 1
+
+
+def test_tf32_leaves_torch_as_it_was(parts: Parts, surface: Surface) -> None:
+    before = torch.get_float32_matmul_precision()
+    _walk(parts, surface.x[:3], tf32=True, steps=1)
+    assert torch.get_float32_matmul_precision() == before
+
+
 def test_a_step_of_riemannian_length_moves_the_same_distance_everywhere(parts: Parts, surface: Surface) -> None:
     found = _walk(parts, surface.x[:20], step_rule=riemannian_length, step_size=0.01, steps=10)
     assert parts.vae is not None
@@ -172,6 +190,7 @@ def test_a_condition_reaches_the_model(surface: Surface) -> None:
         ({"step_size": 0.0}, "positive number"),
         ({"step_size": float("nan")}, "positive number"),
         ({"damping": -1.0}, "damping"),
+        ({"keep": "some"}, "unknown keep 'some'; choose one of: all, end"),
     ],
 )
 def test_bad_options_are_refused(parts: Parts, surface: Surface, options: dict[str, object], text: str) -> None:

@@ -31,7 +31,7 @@ from counterpath.measures import MEASURES, path_distance_to_data, path_length, t
 from counterpath.methods import METHODS, Parts
 from counterpath.models.calibration import Calibration, calibrate
 from counterpath.models.classifier import balanced_accuracy
-from counterpath.models.layers import RBFPrecision
+from counterpath.models.precision import RBFPrecision
 from counterpath.models.training import Run
 from counterpath.models.vae import VAE
 from counterpath.models.vae_training import VAETraining, fit_uncertainty

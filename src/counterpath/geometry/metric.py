@@ -27,6 +27,7 @@ import torch
 from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
+from counterpath import kernels
 from counterpath.errors import GeometryError
 from counterpath.geometry.linearize import Linearization, jacobian, push
 
@@ -37,6 +38,12 @@ DAMPING = 1e-6
 """Added to the diagonal of every metric before it is inverted. An absolute number, relative to nothing."""
 
 _UNROLLED_UP_TO = 8
+_ELIMINATED_UP_TO = 32
+
+
+def recordable(size: int) -> bool:
+    """Whether a GPU can record systems with metrics of this size; larger ones go to a library that waits for it."""
+    return size <= _ELIMINATED_UP_TO
 
 
 def euclidean(lin: Linearization) -> Float[Tensor, "n d d"]:
@@ -57,9 +64,15 @@ def guided(h: Representation) -> Metric:
     """
 
     def metric(lin: Linearization) -> Float[Tensor, "n d d"]:
-        tangents = torch.cat([factor.permute(2, 0, 1) for factor in lin.jacobians])
-        pushed = push(h, lin.mean, tangents)[1].permute(1, 2, 0)
-        return _sum([*(gram(part) for part in pushed.split(lin.mean_jac.shape[-1], dim=-1)), *_categories(lin)])
+        parts = [factor.permute(2, 0, 1) for factor in lin.jacobians]
+        if lin.std_rise is not None:
+            parts[1] = lin.std_rise[0][None]  # Jσ = vgᵀ: one direction v instead of d of them
+        pushed = push(h, lin.mean, torch.cat(parts))[1].permute(1, 2, 0)
+        grams = [gram(part) for part in pushed.split([len(part) for part in parts], dim=-1)]
+        if lin.std_rise is not None:
+            rise = lin.std_rise[1].double()
+            grams[1] = grams[1] * rise[:, :, None] * rise[:, None, :]
+        return _sum([*grams, *_categories(lin)])
 
     return metric
 
@@ -133,6 +146,10 @@ METRICS: dict[str, Callable[[Representation], Metric]] = {
 
 def gram(factor: Float[Tensor, "n D d"]) -> Float64[Tensor, "n d d"]:
     """FᵀF, accumulated in float64."""
+    if kernels.usable(factor) and factor.shape[-1] <= kernels.MOST_AXES:
+        from counterpath.kernels import small
+
+        return small.gram(factor)
     wide = factor.double()
     return wide.mT @ wide
 
@@ -164,14 +181,29 @@ def try_solve(
     metric: Float[Tensor, "n d d"], vector: Float[Tensor, "n d"], floor: float = 0.0
 ) -> tuple[Float[Tensor, "n d"], Bool[Tensor, "n"]]:
     """M⁻¹v for every row, in the metric's precision, and for which rows it is valid. Invalid rows hold zeros."""
-    lower, valid = cholesky(metric, floor)
+    if kernels.usable(metric, vector) and metric.dtype == torch.float64 and metric.shape[-1] <= kernels.MOST_AXES:
+        from counterpath.kernels import small
+
+        return small.solve(metric, vector, floor)
     vector = vector.to(metric.dtype)
-    if metric.shape[-1] <= _UNROLLED_UP_TO:
-        solution = _substitute(lower, vector)
+    if metric.is_cuda and recordable(metric.shape[-1]):
+        solution, valid = _eliminate(metric, vector, floor)
     else:
-        solution = torch.cholesky_solve(vector[..., None], lower)[..., 0]
+        solution, valid = _factorise(metric, vector, floor)
     valid = valid & solution.isfinite().all(-1)
     return torch.where(valid[:, None], solution, 0), valid
+
+
+def _factorise(metric: Tensor, vector: Tensor, floor: float) -> tuple[Tensor, Tensor]:
+    """Solve Mr = v by LAPACK's factorisation, and where it fails, or a pivot is too small, by elimination."""
+    lower, info = torch.linalg.cholesky_ex(metric)
+    pivots = torch.diagonal(lower, dim1=-2, dim2=-1).square()
+    good = (info == 0) & (pivots >= floor).all(-1)
+    solution = torch.cholesky_solve(vector[..., None], lower)[..., 0]
+    if bool(good.all()):
+        return solution, good
+    careful, valid = _eliminate(metric, vector, floor)
+    return torch.where(good[:, None], solution, careful), good | valid
 
 
 def cholesky(metric: Float[Tensor, "n d d"], floor: float = 0.0) -> tuple[Float[Tensor, "n d d"], Bool[Tensor, "n"]]:
@@ -203,18 +235,25 @@ def cholesky(metric: Float[Tensor, "n d d"], floor: float = 0.0) -> tuple[Float[
     return torch.stack([torch.stack([*row, *[zero] * (size - len(row))], -1) for row in rows], -2), valid
 
 
-def _substitute(lower: Tensor, vector: Tensor) -> Tensor:
-    """Solve LLᵀr = v by forward and backward substitution, unrolled."""
-    size = lower.shape[-1]
-    forward: list[Tensor] = []
+def _eliminate(metric: Tensor, vector: Tensor, floor: float) -> tuple[Tensor, Tensor]:
+    """Solve Mr = v by Gaussian elimination, and say where all pivots were positive.
+
+    Pivots are those of Cholesky's factorisation, squared, and a positive definite matrix needs no others. The rows of
+    the batch are the last dimension, so that every operation runs over many numbers that lie side by side.
+    """
+    size = metric.shape[-1]
+    system = torch.cat([metric, vector[..., None]], dim=-1).permute(1, 2, 0).contiguous()
+    valid = torch.ones_like(vector[:, 0], dtype=torch.bool)
     for i in range(size):
-        known = [lower[:, i, j] for j in range(i)]
-        forward.append((vector[:, i] - _dot(known, forward, i)) / lower[:, i, i])
-    solution: list[Tensor] = []
+        pivot = torch.where(system[i, i] < floor, floor, system[i, i])
+        valid = valid & (pivot > 0) & pivot.isfinite()
+        system[i, i] = torch.where(pivot > 0, pivot, 1)
+        share = system[i + 1 :, i] / system[i, i]
+        system[i + 1 :, i + 1 :] -= share[:, None] * system[i, i + 1 :]
     for i in reversed(range(size)):
-        known = [lower[:, j, i] for j in reversed(range(i + 1, size))]
-        solution.append((forward[i] - _dot(known, solution, size - 1 - i)) / lower[:, i, i])
-    return torch.stack(solution[::-1], -1)
+        known = (system[i, i + 1 : size] * system[i + 1 :, size]).sum(0)
+        system[i, size] = (system[i, size] - known) / system[i, i]
+    return system[:, size].T, valid
 
 
 def _dot(left: list[Tensor], right: list[Tensor], count: int) -> Tensor | float:

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from counterpath.errors import InputError
+from counterpath.geometry.linearize import Back, pull
 from counterpath.models.layers import mlp
 from counterpath.models.training import Run, seeded, train
 
@@ -51,6 +52,15 @@ class Classifier(nn.Module):
     def probability(self, x: Float[Tensor, "n D"]) -> Float[Tensor, "n"]:
         """The probability of class 1, of two."""
         return torch.sigmoid(self(x))
+
+
+@pull.register(Classifier)
+def _(classifier: Classifier, value: Tensor) -> tuple[Tensor, Back]:
+    seen, back = pull(classifier.representation, value)
+    logits, toward = pull(classifier.head, seen)
+    if logits.shape[-1] > 1:
+        return logits, lambda cotangent: back(toward(cotangent))
+    return logits[:, 0], lambda cotangent: back(toward(cotangent[:, None]))
 
 
 def probabilities(logits: Tensor) -> Float[Tensor, "n K"]:

@@ -11,7 +11,7 @@ from counterpath.blocks import map_blocks
 from counterpath.errors import InputError
 from counterpath.geometry.linearize import Linearization, jacobian
 from counterpath.models.latent import LatentModel, given
-from counterpath.models.layers import DEFAULT_ZETA, RBFPrecision
+from counterpath.models.precision import DEFAULT_ZETA, RBFPrecision
 
 
 @runtime_checkable

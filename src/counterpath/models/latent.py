@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from counterpath.geometry.linearize import Linearization, axes
+from counterpath.geometry.linearize import Linearization, jacobian
 
 
 @runtime_checkable
@@ -49,7 +49,7 @@ class IdentityModel(nn.Module):
 
     def linearize(self, z: Float[Tensor, "n D"], context: Tensor | None = None) -> Linearization:
         """x = z with Jacobian I."""
-        return Linearization(z, axes(z).permute(1, 2, 0))
+        return Linearization(*jacobian(nn.Identity(), z))
 
 
 def given(model: Any, x: Float[Tensor, "n D"], mask: Bool[Tensor, "n D"] | None = None) -> Tensor | None:

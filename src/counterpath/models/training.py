@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from counterpath.errors import CheckpointError, InputError, TrainingError
 from counterpath.files import atomic, sweep
 from counterpath.progress import track
+from counterpath.replay import Replayed
 
 Loss = Callable[[tuple[Tensor, ...], torch.Generator], Tensor]
 MakeOptimizer = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
@@ -141,11 +142,7 @@ def insist_finite(name: str, *tensors: Tensor) -> None:
 
 
 class _Batches:
-    """Takes optimiser steps, batch by batch, without waiting for the device within an epoch.
-
-    On a GPU, where a step is a hundred kernels that each take less time than their launch, the first epoch runs as it
-    is written; then one step is captured as a graph, and every later step replays it.
-    """
+    """Takes optimiser steps, batch by batch, without waiting for the device within an epoch."""
 
     def __init__(
         self,
@@ -159,23 +156,16 @@ class _Batches:
         self.device = tensors[0].device
         self.total = torch.zeros((), device=self.device)
         self.rows = torch.zeros(batch_size, dtype=torch.long, device=self.device)
-        self.graph: torch.cuda.CUDAGraph | None = None
-        self.warm = False
+        self.step = Replayed(self._step, self.device, generator)
 
     def epoch(self) -> float:
         """Run through the data once, in a new order, and return the mean loss."""
         order = torch.randperm(len(self.tensors[0]), generator=self.generator, device=self.device)
         batches = order[: len(order) // len(self.rows) * len(self.rows)].view(-1, len(self.rows))
-        if self.device.type == "cuda" and self.warm and self.graph is None:
-            self._capture()
         self.total.zero_()
         for rows in batches:
             self.rows.copy_(rows)
-            if self.graph is None:
-                self._step()
-            else:
-                self.graph.replay()
-        self.warm = True
+            self.step()
         return float(self.total) / len(batches)
 
     def _step(self) -> None:
@@ -184,12 +174,6 @@ class _Batches:
         value.backward()
         self.optimizer.step()
         self.total += value.detach()
-
-    def _capture(self) -> None:
-        self.graph = torch.cuda.CUDAGraph()
-        self.graph.register_generator_state(self.generator)
-        with torch.cuda.graph(self.graph):
-            self._step()
 
 
 def _insist_number(name: str, losses: list[float], optimizer: torch.optim.Optimizer) -> None:

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from counterpath.errors import InputError, choose
 from counterpath.geometry.linearize import Linearization, axes, jacobian
 from counterpath.models.latent import join
-from counterpath.models.layers import DEFAULT_ZETA, RBFPrecision, TableOutput, mlp
+from counterpath.models.layers import TableOutput, mlp
+from counterpath.models.precision import DEFAULT_ZETA, RBFPrecision
 from counterpath.models.told import copied, heard, tell
 
 OUTPUTS: dict[str, type[nn.Module]] = {"sigmoid": nn.Sigmoid, "linear": nn.Identity}
@@ -99,11 +100,11 @@ class VAE(nn.Module):
         point = join(z, self._checked(context))
         tangents = axes(point, self.latent)
         mean, mean_jac = jacobian(self.decoder, point, tangents)
-        std = jacobian(self.precision, point, tangents)
+        std, std_jac, rise = self.precision.linearize(point, tangents)
         if context is not None:
             mean = copied(mean, context)
             mean_jac = torch.where(heard(context)[1][..., None], 0, mean_jac)
-        return Linearization(mean, mean_jac, *std, self.category)
+        return Linearization(mean, mean_jac, std, std_jac, self.category, rise)
 
     def _checked(self, context: Tensor | None) -> Tensor | None:
         if self.told != (context is not None):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from counterpath.blocks import map_blocks
 from counterpath.errors import InputError
 from counterpath.models.latent import given, join
-from counterpath.models.layers import DEFAULT_ZETA, RBFPrecision
+from counterpath.models.precision import DEFAULT_ZETA, RBFPrecision
 from counterpath.models.told import copied, draw_masks, membership, tell
 from counterpath.models.training import Run, insist_finite, seeded, train
 from counterpath.models.vae import VAE

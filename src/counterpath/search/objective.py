@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from counterpath.errors import InputError
+from counterpath.geometry.linearize import pull
 
 Logits = Callable[[Tensor], Tensor]
 
@@ -56,12 +57,19 @@ class Objective:
         return loss, toward
 
     def evaluate(self, x: Float[Tensor, "n D"], factual: Float[Tensor, "n D"]) -> Evaluation:
-        """f(x), the probability of the wanted outcome and ∂f/∂x."""
-        with torch.enable_grad():
-            x = x.detach().requires_grad_()
-            loss, toward = self.loss(x, factual)
-            gradient = torch.autograd.grad(loss.sum(), x)[0]
-        return Evaluation(loss.detach(), torch.sigmoid(toward.detach()), gradient)
+        """f(x), the probability of the wanted outcome and ∂f/∂x, in closed form where the classifier has one."""
+        logits, back = pull(self.classifier, x.detach())
+        toward = log_odds(logits, self.target, other=self.other)
+        loss, probability = F.softplus(-toward), torch.sigmoid(toward)
+        missing = probability - 1  # the derivative of −log p by the log odds
+        slope = _log_odds_slope(logits, self.target, other=self.other)
+        gradient = back(slope * (missing if logits.ndim == 1 else missing[:, None]))
+        if self.fidelity:
+            away = x.detach() - factual
+            distance = away.norm(dim=-1)
+            loss = loss + self.fidelity * distance
+            gradient = gradient + self.fidelity * away / torch.where(distance == 0, 1, distance)[:, None]
+        return Evaluation(loss, probability, gradient)
 
 
 def log_odds(logits: Tensor, target: int, *, other: bool = False) -> Float[Tensor, "n"]:
@@ -82,6 +90,16 @@ def log_odds(logits: Tensor, target: int, *, other: bool = False) -> Float[Tenso
         rest = torch.cat([logits[:, :target], logits[:, target + 1 :]], dim=-1)
         odds = logits[:, target] - rest.logsumexp(-1)
     return -odds if other else odds
+
+
+def _log_odds_slope(logits: Tensor, target: int, *, other: bool) -> Tensor:
+    """The derivative of `log_odds` by the logits."""
+    sign = -1.0 if other else 1.0
+    if logits.ndim == 1:
+        return torch.full_like(logits, sign if target == 1 else -sign)
+    own = torch.zeros_like(logits)
+    own[:, target] = 1
+    return sign * (own - logits.masked_fill(own > 0, -torch.inf).softmax(-1))
 
 
 def _norm(difference: Tensor) -> Tensor:

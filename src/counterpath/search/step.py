@@ -62,7 +62,7 @@ def slope(
         x, jac = terms.clipped(seen), terms.slopes(lin.mean, seen, lin.mean_jac)
     here = objective.evaluate(x, factual)
     pull = here.gradient if terms is None else terms.pull(x, here.gradient)
-    gradient = (pull[:, None, :] @ jac)[:, 0]
+    gradient = (pull[..., None] * jac).sum(1)
     stiff = damped(metric(lin), damping)
     direction, valid = try_solve(stiff, gradient, floor=damping)
     if terms is not None:

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import IntEnum
 
 import torch
@@ -11,16 +11,28 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from counterpath.blocks import map_blocks, rows_for
-from counterpath.errors import InputError
-from counterpath.geometry.metric import DAMPING, Metric
-from counterpath.models.latent import LatentModel
+from counterpath.devices import tf32_products
+from counterpath.errors import InputError, choose
+from counterpath.geometry.metric import DAMPING, Metric, euclidean, recordable
+from counterpath.models.classifier import Classifier
+from counterpath.models.latent import IdentityModel, LatentModel
+from counterpath.models.vae import VAE
 from counterpath.progress import track
+from counterpath.replay import Replayed
 from counterpath.search.constraint import Terms
 from counterpath.search.objective import Objective
+from counterpath.search.slots import Slots
 from counterpath.search.step import Slope, StepRule, euclidean_length, slope
 
 StopRule = Callable[[Slope], Tensor]
 """Says for which rows to stop, given what is known where they are."""
+
+KEEP: dict[str, Callable[[int], int]] = {"all": lambda steps: steps + 1, "end": lambda steps: 1}
+"""How much of a path is kept, and how many points that is: every one, or the last."""
+
+_BETWEEN_LOOKS = {"cpu": 1, "cuda": 16}
+"""Steps between looks at who is done: a look makes a GPU wait."""
+_OWN_MODULES = ("counterpath.geometry.metric", "counterpath.search.step", __name__)
 
 
 class StopReason(IntEnum):
@@ -51,7 +63,8 @@ _TEXTS = {
 class Trajectory:
     """The paths of n rows over at most T steps.
 
-    Entry t of every tensor is the state after t steps. A row that stopped earlier stays where it stopped.
+    Entry t of every tensor is the state after t steps. A row that stopped earlier stays where it stopped. Where only
+    ends are kept there is one entry, the last.
 
     Attributes:
         z: Latent points.
@@ -77,6 +90,10 @@ class Trajectory:
     def end(self) -> Float[Tensor, "n D"]:
         """The last decoded row of every path."""
         return self.x[-1]
+
+    def to(self, device: torch.device) -> "Trajectory":
+        """The same on another device."""
+        return Trajectory(**{field.name: getattr(self, field.name).to(device) for field in fields(self)})
 
     def reasons(self) -> list[StopReason]:
         """Why each row stopped."""
@@ -108,6 +125,8 @@ def traverse(
     step_size: float = 0.1,
     step_rule: StepRule = euclidean_length,
     damping: float = DAMPING,
+    keep: str = "all",
+    tf32: bool = False,
     block_size: int | None = None,
     deadline: float = math.inf,
     progress: bool | None = False,
@@ -131,6 +150,8 @@ def traverse(
         step_size: η.
         step_rule: How a direction becomes a step of unit size.
         damping: Added to the metric's diagonal.
+        keep: "all" points of the paths, or only their "end": memory then does not grow with the steps.
+        tf32: Round the factors of products to TF32 on a GPU, which is faster and less exact.
         block_size: Slots in the block; by default what suits the device.
         deadline: When to give up what is not finished, by the clock `time.monotonic`. A row that was not even begun
             has its factual for a path.
@@ -138,52 +159,60 @@ def traverse(
         name: For the bar.
     """
     _insist(factual, steps, step_size, damping)
-    count = len(factual)
-    block_size = block_size or rows_for(factual.device)
-    with torch.no_grad():
+    device, block_size = factual.device, block_size or rows_for(factual.device)
+    points = choose("keep", keep, KEEP)(steps)
+    with torch.no_grad(), tf32_products(tf32):
         start = map_blocks(model.encode, factual, context, block_size=block_size)
-        record = _Record.empty(steps, start, factual)
-        if count == 0:
+        record = _Record.empty(points, start, factual)
+        if len(factual) == 0:
             return record.trajectory()
-        first = torch.zeros(1, dtype=torch.long, device=start.device)
-        waiting = torch.cat([torch.arange(count, device=start.device), first.expand(block_size)])
-        row, taken = waiting[:block_size].clone(), torch.zeros_like(waiting[:block_size])
-        real = torch.arange(block_size, device=start.device) < count
-        z, following = start[row], block_size
-        with track(name, count, shown=progress) as advance:
-            while bool(real.any()):
+        slots = Slots.filled(start, block_size)
+
+        def look() -> tuple[Slope, Tensor]:
+            place = slots.row.clamp_max(len(factual) - 1)
+            told = None if context is None else context[place]
+            its_terms = None if terms is None else terms.at(place)
+            here = slope(model, metric, objective, slots.z, factual[place], told, damping, its_terms)
+            return here, step_rule(here.direction, here.gradient).to(start.dtype)
+
+        def go_on() -> None:
+            here, step = looking.result
+            reason = _reason(here, step, stop, slots.taken, steps)
+            record.write(slots, here, reason)
+            slots.move(slots.z - step_size * step, reason >= 0, start)
+
+        free = terms is None or terms.bounded is None
+        solved = metric is euclidean or recordable(start.shape[-1])
+        own = _never_waits(model, metric, objective.classifier, step_rule)
+        looking = Replayed(look, device, record=free and solved and own)
+        going_on = Replayed(go_on, device, record=_never_waits(stop))
+        seen = 0
+        with track(name, len(factual), shown=progress) as advance:
+            while seen < len(factual):
                 if time.monotonic() > deadline:
-                    record.give_up(row[real], taken[real], waiting[following:count], start, factual)
+                    record.give_up(slots, start, factual)
                     break
-                its_terms = None if terms is None else terms.at(row)
-                here = slope(model, metric, objective, z, factual[row], _pick(context, row), damping, its_terms)
-                step = step_rule(here.direction, here.gradient).to(z.dtype)
-                reason = _reason(here, step, stop, taken, steps)
-                record.write(row, taken, real, z, here)
-                done = (reason >= 0) & real
-                record.finish(row[done], taken[done], reason[done])
-                z, taken = z - step_size * step, taken + 1
-                finished = int(done.sum())
-                if finished:
-                    slots = done.nonzero()[:, 0]
-                    fresh = torch.arange(following, following + finished, device=start.device)
-                    row[slots] = waiting[fresh.clamp_max(len(waiting) - 1)]
-                    real[slots] = fresh < count
-                    taken[slots] = 0
-                    z[slots] = start[row[slots]]
-                    following += finished
-                    advance(finished)
+                for _ in range(_BETWEEN_LOOKS[device.type]):
+                    looking()
+                    going_on()
+                finished = slots.finished()
+                advance(finished - seen)
+                seen = finished
     return record.trajectory()
+
+
+def _never_waits(*pieces: object) -> bool:
+    """Whether work on a GPU can be recorded: our own pieces never wait for it, while a user's may do anything."""
+    ours = (VAE, IdentityModel, Classifier)
+    return all(isinstance(piece, ours) or getattr(piece, "__module__", "") in _OWN_MODULES for piece in pieces)
 
 
 def _reason(here: Slope, step: Tensor, stop: StopRule, taken: Tensor, steps: int) -> Tensor:
     """The stop reason of every slot, or −1 for those that walk on."""
-    reason = torch.full_like(taken, -1)
-    reason[taken >= steps] = StopReason.ALL_STEPS_TAKEN
-    reason[(step == 0).all(-1)] = StopReason.NO_WAY_DOWN
-    reason[stop(here)] = StopReason.CONFIDENCE_REACHED
-    reason[~here.valid] = StopReason.NOT_FINITE
-    return reason
+    reason = torch.where(taken >= steps, StopReason.ALL_STEPS_TAKEN, -1)
+    reason = torch.where((step == 0).all(-1), StopReason.NO_WAY_DOWN, reason)
+    reason = torch.where(stop(here), StopReason.CONFIDENCE_REACHED, reason)
+    return torch.where(here.valid, reason, StopReason.NOT_FINITE)
 
 
 @dataclass(frozen=True)
@@ -195,12 +224,13 @@ class _Record:
     probability: Tensor
     loss: Tensor
     sigma: Tensor
+    length: Tensor
     steps: Tensor
     reason: Tensor
 
     @classmethod
-    def empty(cls, steps: int, start: Tensor, factual: Tensor) -> "_Record":
-        shape = (steps + 1, len(factual) + 1)
+    def empty(cls, points: int, start: Tensor, factual: Tensor) -> "_Record":
+        shape = (points, len(factual) + 1)
         whole = torch.zeros(len(factual) + 1, dtype=torch.long, device=start.device)
         return cls(
             z=start.new_zeros(*shape, start.shape[-1]),
@@ -208,49 +238,45 @@ class _Record:
             probability=factual.new_zeros(shape),
             loss=factual.new_zeros(shape),
             sigma=factual.new_zeros(shape),
+            length=factual.new_zeros(shape),
             steps=whole,
             reason=whole.clone(),
         )
 
-    def write(self, row: Tensor, taken: Tensor, real: Tensor, z: Tensor, here: Slope) -> None:
-        row = torch.where(real, row, self.steps.shape[0] - 1)
-        taken = torch.where(real, taken, 0)
+    def write(self, slots: Slots, here: Slope, reason: Tensor) -> None:
         # A point that is not finite is not part of the path: the point before it stays the last one.
-        keep = torch.where(here.valid | (taken == 0), row, self.steps.shape[0] - 1)
+        first, last = slots.taken == 0, len(self.steps) - 1
+        row = torch.where(here.valid | first, slots.row, last)
+        place = slots.taken.clamp_max(len(self.z) - 1)
+        before = (place if len(self.z) == 1 else (place - 1).clamp_min(0), row)
+        moved = torch.where(first, 0, self.length[before] + (here.x - self.x[before]).norm(dim=-1))
         for buffer, value in (
-            (self.z, z),
+            (self.z, slots.z),
             (self.x, here.x),
             (self.probability, here.probability),
             (self.loss, here.loss),
             (self.sigma, here.sigma),
+            (self.length, moved),
         ):
-            buffer[taken, keep] = value
+            buffer[place, row] = value
+        self.steps[row] = slots.taken
+        self.reason[slots.row] = reason
 
-    def finish(self, row: Tensor, taken: Tensor, reason: Tensor) -> None:
-        self.steps[row] = torch.where((reason == StopReason.NOT_FINITE) & (taken > 0), taken - 1, taken)
-        self.reason[row] = reason
-
-    def give_up(self, row: Tensor, taken: Tensor, waiting: Tensor, start: Tensor, factual: Tensor) -> None:
-        begun = taken > 0
-        waiting = torch.cat([waiting, row[~begun]])
+    def give_up(self, slots: Slots, start: Tensor, factual: Tensor) -> None:
+        """Say so for all who are not done; those who have not begun have their factual for a path."""
+        walking = slots.row < slots.count
+        row = slots.row[walking]
+        behind = torch.arange(int(slots.begun), slots.count, device=row.device)
+        waiting = torch.cat([row[slots.taken[walking] == 0], behind])
         self.z[0, waiting], self.x[0, waiting] = start[waiting], factual[waiting]
-        self.steps[row[begun]] = taken[begun] - 1
         self.reason[torch.cat([row, waiting])] = StopReason.OUT_OF_TIME
 
     def trajectory(self) -> Trajectory:
         steps, reason = self.steps[:-1], self.reason[:-1]
         times = torch.arange(len(self.z), device=steps.device)[:, None].minimum(steps)
         rows = torch.arange(len(steps), device=steps.device).expand_as(times)
-        z, x, probability, loss, sigma = (
-            buffer[times, rows] for buffer in (self.z, self.x, self.probability, self.loss, self.sigma)
-        )
-        moved = (x[1:] - x[:-1]).norm(dim=-1).cumsum(0)
-        length = torch.cat([torch.zeros_like(probability[:1]), moved])
-        return Trajectory(z, x, probability, loss, sigma, length, steps, reason)
-
-
-def _pick(context: Tensor | None, rows: Tensor) -> Tensor | None:
-    return None if context is None else context[rows]
+        kept = ("z", "x", "probability", "loss", "sigma", "length")
+        return Trajectory(**{name: getattr(self, name)[times, rows] for name in kept}, steps=steps, reason=reason)
 
 
 def _insist(factual: Tensor, steps: int, step_size: float, damping: float) -> None:

@@ -1,0 +1,74 @@
+"""The same work again and again: on a GPU, recorded once and then replayed.
+
+A step of a search or of a training is a hundred small kernels, each of which takes less time than its launch. A CUDA
+graph launches them all at once.
+"""
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Generic, TypeVar
+
+import torch
+
+T = TypeVar("T")
+
+_FIRST = 2
+"""So often the work runs as it is written: kernels get compiled, and libraries set up, outside the recording."""
+
+
+class Replayed(Generic[T]):
+    """Work that can be repeated: call it, and find what it made in `result`.
+
+    The work reads and writes tensors that stay where they are, and neither waits for the device nor looks at its
+    numbers. The next call overwrites the result.
+
+    Args:
+        work: What to repeat.
+        device: Where it runs; only on a GPU is anything recorded.
+        generator: A source of random numbers that the work uses.
+        record: Whether recording is possible at all.
+    """
+
+    def __init__(
+        self,
+        work: Callable[[], T],
+        device: torch.device,
+        generator: torch.Generator | None = None,
+        *,
+        record: bool = True,
+    ) -> None:
+        self._work, self._generator = work, generator
+        self._record = record and device.type == "cuda"
+        self._calls = 0
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self.result: T
+
+    def __call__(self) -> None:
+        """Do the work once."""
+        if self._graph is not None:
+            self._graph.replay()
+            return
+        if not self._record or self._calls < _FIRST:
+            self._calls += 1
+            self.result = self._work()
+            return
+        graph = torch.cuda.CUDAGraph()
+        if self._generator is not None:
+            graph.register_generator_state(self._generator)
+        with _no_collection(), torch.cuda.graph(graph):
+            self.result = self._work()
+        self._graph = graph
+        graph.replay()
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Keep the garbage collector from freeing an older recording, which would spoil the one that is being made."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

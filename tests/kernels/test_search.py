@@ -1,0 +1,94 @@
+"""The fast path against the plain one, on a GPU."""
+
+import pytest
+import torch
+
+from counterpath import kernels
+from counterpath.geometry.linearize import jacobian, jacobian_autodiff
+from counterpath.methods import METHODS, Parts
+from counterpath.search.objective import Objective
+from counterpath.search.step import slope
+from counterpath.search.traverse import Trajectory, at_confidence, traverse
+
+from ..conftest import random_classifier, random_vae
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
+@pytest.fixture(scope="module")
+def models() -> Parts:
+    return Parts(random_classifier().float().cuda(), random_vae().float().cuda()).folded()
+
+
+@pytest.fixture(scope="module")
+def rows() -> torch.Tensor:
+    return torch.rand(300, 6, generator=torch.Generator().manual_seed(0)).cuda()
+
+
+def _walk(models: Parts, rows: torch.Tensor, method: str, **options: object) -> Trajectory:
+    recipe = METHODS[method](models)
+    options = {"steps": 20, "block_size": 128} | options
+    return traverse(recipe.model, recipe.metric, Objective(models.classifier), rows, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("method", ["rsgd", "rsgd-c"])
+def test_a_step_with_kernels_is_one_without(
+    models: Parts, rows: torch.Tensor, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe, objective = METHODS[method](models), Objective(models.classifier)
+    with torch.no_grad():
+        z = recipe.model.encode(rows)
+        fast = slope(recipe.model, recipe.metric, objective, z, rows, None, 1e-3)
+        monkeypatch.setattr(kernels, "usable", lambda *tensors: False)
+        plain = slope(recipe.model, recipe.metric, objective, z, rows, None, 1e-3)
+    for name in ("x", "loss", "probability", "sigma", "gradient", "direction"):
+        one, other = getattr(fast, name).double(), getattr(plain, name).double()
+        assert (one - other).norm() <= 1e-4 * other.norm(), name
+    assert torch.equal(fast.valid, plain.valid)
+
+
+def test_derivatives_by_torch_pass_the_kernels_by(models: Parts, rows: torch.Tensor) -> None:
+    assert models.vae is not None
+    with torch.no_grad():
+        z = models.vae.encode(rows)
+        for module in (models.vae.decoder, models.vae.precision):
+            fast, plain = jacobian(module, z)[1], jacobian_autodiff(module, z)[1]
+            assert (fast - plain).norm() <= 1e-4 * plain.norm()
+    z.requires_grad_()
+    slope_by_z = torch.autograd.grad(models.vae.uncertainty(z).sum(), z)[0]
+    torch.testing.assert_close(slope_by_z, jacobian(models.vae.precision, z.detach())[1].sum(1), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("method", ["wachter", "ambient", "sgd", "rsgd", "rsgd-c"])
+@pytest.mark.parametrize("stop", [None, 0.6])
+def test_a_replayed_search_has_the_bits_of_one_that_is_not(
+    models: Parts, rows: torch.Tensor, method: str, stop: float | None
+) -> None:
+    rule = {} if stop is None else {"stop": at_confidence(stop)}
+    # A rule that is the user's own is not recorded.
+    same = {} if stop is None else {"stop": lambda here: here.probability >= stop}
+    if stop is None:
+        same = {"stop": lambda here: torch.zeros_like(here.valid)}
+    replayed, plain = _walk(models, rows, method, **rule), _walk(models, rows, method, **same)
+    for name in ("z", "x", "probability", "steps", "reason", "length"):
+        assert torch.equal(getattr(replayed, name), getattr(plain, name)), name
+    ends = _walk(models, rows, method, keep="end", **rule)
+    assert torch.equal(ends.end, replayed.end)
+
+
+@pytest.mark.parametrize("features", [12, 40])
+def test_metrics_of_any_size_can_be_searched(features: int) -> None:
+    """Small ones are recorded, and larger ones, whose systems a library solves, are not."""
+    parts = Parts(random_classifier(features).float().cuda())
+    found = _walk(parts, torch.rand(20, features).cuda(), "ambient", steps=6)
+    assert bool(found.end.isfinite().all())
+
+
+@pytest.mark.parametrize("method", ["sgd", "rsgd", "rsgd-c"])
+def test_a_search_on_a_gpu_is_one_on_a_cpu(models: Parts, rows: torch.Tensor, method: str) -> None:
+    on_cpu = Parts(models.classifier.cpu(), models.vae.cpu())
+    here = _walk(on_cpu, rows.cpu(), method, steps=3)
+    there = _walk(Parts(models.classifier.cuda(), models.vae.cuda()), rows, method, steps=3)
+    assert (there.z.cpu() - here.z).norm(dim=-1).median() <= 1e-5
+    rough = _walk(Parts(models.classifier.cuda(), models.vae.cuda()), rows, method, steps=3, tf32=True)
+    assert (rough.z.cpu() - here.z).norm(dim=-1).median() <= 2e-2
