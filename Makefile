@@ -36,4 +36,6 @@ $(VENV)/.demo: $(BIN)/python pyproject.toml constraints.txt
 
 $(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt
 	$(PIP) -e ".[all]"
+# dice-ml asks for the XGBoost that comes with gigabytes of GPU libraries and does not import it here.
+	$(PIP) --no-deps dice-ml raiutils
 	touch $@

@@ -37,6 +37,7 @@ def track(description: str, total: int, *, shown: bool | None = None) -> Iterato
         TimeRemainingColumn(elapsed_when_finished=True),
         TextColumn("{task.fields[note]}", style="dim"),
     )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    # The stream of now: what runs inside may redirect standard error, and the bar is not meant by that.
+    with Progress(*columns, console=Console(file=sys.stderr)) as bar:
         task = bar.add_task(description, total=total, note="")
         yield lambda amount=1, note="": bar.update(task, advance=amount, note=note)

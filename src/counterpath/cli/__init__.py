@@ -10,6 +10,7 @@ import typer
 
 from counterpath import __version__
 from counterpath.cli.adult import demo
+from counterpath.cli.benching import bench
 from counterpath.cli.evaluating import evaluate
 from counterpath.cli.explaining import explain
 from counterpath.cli.fitting import fit, schema
@@ -28,7 +29,7 @@ _HELP = "Counterfactual explanations with realistic paths.\n\nExit codes:\n\n" +
     f"{code}: {meaning}." for code, meaning in EXIT_CODES.items()
 )
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-for command in (demo, schema, fit, explain, evaluate, reproduce):
+for command in (demo, schema, fit, explain, evaluate, reproduce, bench):
     app.command()(command)
 
 

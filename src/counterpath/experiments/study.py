@@ -93,27 +93,64 @@ class Study:
         return probabilities(map_blocks(self.classifier, x))
 
 
+@dataclass(frozen=True)
+class Rows:
+    """Encoded data and their labels, 0 or 1."""
+
+    train: Tensor
+    test: Tensor
+    train_labels: Tensor
+    test_labels: Tensor
+
+
 def build(data: Dataset, size: Preset, run: Run, device: torch.device) -> Study:
     """Encode the data and fit classifier and VAE as the paper's appendix says."""
-    settings = SETTINGS[data.name]
+    rows = encoded(data, device)
+    return assemble(data, rows, fit_models(rows, SETTINGS[data.name], size, run), size.factuals)
+
+
+def assemble(data: Dataset, rows: Rows, fitted: Parts[Classifier, VAE], factuals: int | None = None) -> Study:
+    """What models that were fitted give: at most `factuals` rows to be explained, None for all."""
+    encoder, folded = data.encoder(), fitted.folded()
+    assert folded.vae is not None
+    return Study(
+        encoder,
+        rows.train,
+        rows.test,
+        rows.train_labels,
+        rows.test_labels,
+        folded.classifier,
+        folded.vae,
+        rejected(rows, folded.classifier)[:factuals],
+        Neighbours(rows.train, encoder.weights.to(rows.train.device)),
+    )
+
+
+def encoded(data: Dataset, device: torch.device) -> Rows:
+    """The data as tensors."""
     encoder, names = data.encoder(), list(data.schema.names)
     train, test = (encoder.encode(frame[names]).to(device) for frame in (data.train, data.test))
     train_labels, test_labels = (
         torch.from_numpy(frame[data.target].to_numpy(np.float32)).to(device) for frame in (data.train, data.test)
     )
-    balance = float((train_labels == 0).sum() / (train_labels == 1).sum())
+    return Rows(train, test, train_labels, test_labels)
+
+
+def fit_models(rows: Rows, settings: Settings, size: Preset, run: Run) -> Parts[Classifier, VAE]:
+    """Classifier and VAE as training leaves them, with their BatchNorm layers."""
+    balance = float((rows.train_labels == 0).sum() / (rows.train_labels == 1).sum())
     classifier = fit_classifier(
-        train,
-        train_labels,
+        rows.train,
+        rows.train_labels,
         class_weights=(1.0, balance if settings.positive_weight is None else settings.positive_weight),
         run=run,
     )
     training = VAETraining(
         mean_epochs=size.mean_epochs, std_epochs=size.std_epochs, std_learning_rate=settings.std_learning_rate
     )
-    vae = fit_vae(train, 5, centers=settings.centers, training=training, run=run)
-    folded = Parts(classifier, vae).folded()
-    assert folded.vae is not None
-    neighbours = Neighbours(train, encoder.weights.to(device))
-    factual = test[(test_labels == 0) & (map_blocks(folded.classifier, test) <= 0)][: size.factuals]
-    return Study(encoder, train, test, train_labels, test_labels, folded.classifier, folded.vae, factual, neighbours)
+    return Parts(classifier, fit_vae(rows.train, 5, centers=settings.centers, training=training, run=run))
+
+
+def rejected(rows: Rows, classifier: Classifier) -> Float[Tensor, "n D"]:
+    """The test rows that the classifier rightly rejects: those to be explained."""
+    return rows.test[(rows.test_labels == 0) & (map_blocks(classifier, rows.test) <= 0)]
