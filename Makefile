@@ -10,9 +10,9 @@ demo: $(VENV)/.demo
 	$(BIN)/counterpath demo
 
 # A file's tests share their fixtures, so they run in one process; a model is fitted once in each. There is a process for
-# every core, so each has one thread.
+# every core, so each has one thread. Files come in their order: those with few and long tests would otherwise come last.
 test: $(VENV)/.dev lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
