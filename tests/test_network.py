@@ -158,10 +158,13 @@ def test_worlds_are_kept_and_do_not_hang_on_those_before(
     network: Network, learned: Learned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(network_module, "NODES", 40)
-    monkeypatch.setattr(network_module, "_KEPT", 3)
     asked = [_told(learned, row, "score") for row in range(4)]
     assert len({told.numpy().tobytes() for told in asked}) == 4
+    network = Network(network.terrain, network.landmarks, network.graph)
     first = [network.world(told) for told in asked[:3]]
+    sizes = [world.bytes for world in first]
+    assert min(sizes) > first[0].z.nbytes + first[0].graph.ends.nbytes
+    monkeypatch.setattr(network_module, "KEPT", 1.2 * sum(sizes))
     assert all(network.world(told.clone()) is world for told, world in zip(asked, first, strict=False))
     network.world(asked[0])
     network.world(asked[3])

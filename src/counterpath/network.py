@@ -28,7 +28,8 @@ NODES = 2000
 """How many nodes the network has for people who keep some columns: those whose own are most like theirs."""
 FURTHER = 500
 """And how many further goals, if none of those is one."""
-_KEPT = 64
+KEPT = 256 * 2**20
+"""How many bytes of worlds are kept: of 2,000 nodes about 250, as many as Adult has ages, sexes and races together."""
 _NEAR = 8
 _PIECES_NEAR, _PIECES_FAR = 2, 4
 
@@ -95,6 +96,13 @@ class World:
     free: bool
 
     @cached_property
+    def bytes(self) -> int:
+        """How much memory it takes, with a tree of its nodes."""
+        graph, decoded = self.graph, self.decoded
+        tensors = (self.places, self.z, decoded.mean, decoded.std, graph.ends, graph.weight, graph.bridge)
+        return sum(tensor.nbytes for tensor in tensors if tensor is not None) + 16 * self.z.numel()
+
+    @cached_property
     def near(self) -> Neighbours:
         """The nodes, to look for neighbours in."""
         return Neighbours(self.z)
@@ -133,7 +141,7 @@ class Network:
             self._worlds.move_to_end(key)
             return self._worlds[key]
         self._worlds[key] = self.part(told) if told is not None and kept else self._whole(told)
-        while len(self._worlds) > _KEPT:
+        while len(self._worlds) > 1 and sum(world.bytes for world in self._worlds.values()) > KEPT:
             self._worlds.popitem(last=False)
         return self._worlds[key]
 

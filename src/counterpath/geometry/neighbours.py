@@ -11,6 +11,8 @@ from torch import Tensor
 from counterpath.errors import InputError
 
 _PAIRS_AT_ONCE = 1 << 28
+_WORTH_THREADS = 1024
+"""For so many queries a k-d tree starts threads: starting them costs as much as a few hundred."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,8 @@ class Neighbours:
         count = min(count, len(self.reference))
         query = self._weighted(query)
         if query.device.type == "cpu":
-            distance, index = self._tree.query(query.double().numpy(), k=range(1, count + 1), workers=-1)
+            workers = -1 if len(query) >= _WORTH_THREADS else 1
+            distance, index = self._tree.query(query.double().numpy(), k=range(1, count + 1), workers=workers)
             return torch.from_numpy(distance).to(query.dtype), torch.from_numpy(index).long()
         rows = max(1, _PAIRS_AT_ONCE // len(self.reference))
         parts = [self._nearest_on_gpu(part, count) for part in query.split(rows)]
