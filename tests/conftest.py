@@ -1,8 +1,10 @@
 """Small models that many tests share, in float64 where numerics are checked."""
 
 import counterpath  # noqa: F401  # isort: skip: it says how torch waits, and comes before torch
+from collections.abc import Iterator
 from pathlib import Path
 
+import jaxtyping
 import numpy as np
 import pandas as pd
 import pytest
@@ -22,6 +24,13 @@ from counterpath.models.vae import VAE
 from counterpath.models.vae_training import VAETraining, fit_vae
 
 from .tables import LABEL, mixed, small
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Check shapes, but not in whole runs: these call checked functions so often that it is a third of their time."""
+    jaxtyping.config.update("jaxtyping_disable", item.get_closest_marker("whole") is not None)
+    return (yield)
 
 
 def random_vae(

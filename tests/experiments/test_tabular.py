@@ -12,6 +12,8 @@ from counterpath.experiments import tables, tabular, tabular_roads
 from counterpath.experiments.study import THRESHOLDS, Preset, Settings
 from counterpath.experiments.tabular import reproduce
 
+pytestmark = pytest.mark.whole
+
 TINY = Preset(mean_epochs=2, std_epochs=1, curve_epochs=0, factuals=40, curve_factuals=15)
 
 

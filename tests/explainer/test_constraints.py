@@ -14,6 +14,8 @@ from counterpath.data.schema import KINDS
 
 from ..tables import CITIES, LABEL, SIZES, small
 
+pytestmark = pytest.mark.whole
+
 EXAMPLES = int(os.environ.get("COUNTERPATH_EXAMPLES", "30"))
 """How many random requests are tried; 1,000 take half an hour."""
 IMMUTABLE = "sex"

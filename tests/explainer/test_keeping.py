@@ -22,6 +22,8 @@ from counterpath.pursuit import Walk
 
 from ..tables import features, mixed
 
+pytestmark = pytest.mark.whole
+
 FRAMES = ("factuals", "counterfactuals", "status", "outcome", "changed")
 ASKED: dict[str, dict[str, Any]] = {
     "rsgd": {"method": "rsgd"},

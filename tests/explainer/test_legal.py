@@ -13,6 +13,8 @@ from counterpath import Explanation, Status
 
 from ..tables import CITIES, CLASSES, SIZES, features
 
+pytestmark = pytest.mark.whole
+
 METHODS = ("rsgd", "rsgd-c", "sgd", "nearest", "wachter")
 ROWS, EXAMPLES = 20, 60
 INTEGERS, NUMBERS, CATEGORIES = ("children",), ("debt", "score"), ("city", "size", "member", "sex")

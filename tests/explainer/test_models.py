@@ -21,7 +21,7 @@ from counterpath.models import surrogate
 from ..tables import LABEL, features
 from .asking import NUMERIC, assert_valid, fit
 
-pytestmark = pytest.mark.filterwarnings("ignore:The :counterpath.errors.CounterpathWarning")
+pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore:The :counterpath.errors.CounterpathWarning")]
 
 
 @pytest.fixture(autouse=True)

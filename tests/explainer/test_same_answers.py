@@ -27,7 +27,10 @@ from ..tables import LABEL, features, mixed, small
 
 ROWS = 60
 QUICK = {"epochs": 3, "steps": 12}
-pytestmark = pytest.mark.filterwarnings("ignore:The generative model:counterpath.errors.CounterpathWarning")
+pytestmark = [
+    pytest.mark.whole,
+    pytest.mark.filterwarnings("ignore:The generative model:counterpath.errors.CounterpathWarning"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,8 @@ from counterpath.explanation import Explanation, Status, wording
 
 from ..tables import LABEL, features, small
 
+pytestmark = pytest.mark.whole
+
 TABLES = ("counterfactuals", "status", "outcome", "changed", "paths")
 
 
