@@ -1,5 +1,4 @@
 import itertools
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -119,7 +118,7 @@ def test_what_was_reached_is_kept_when_a_later_search_finds_no_time(
     whole = quest.pursue(method, Scope.of(learned.encoder, rows), hard)
 
     def until_time_is_up(*args: Any, **options: Any) -> Trajectory:
-        return traverse(*args, **{**options, "deadline": options["deadline"] if next(searches) == 0 else 0.0})
+        return traverse(*args, **{**options, "over": options["over"] if next(searches) == 0 else lambda: True})
 
     monkeypatch.setattr(pursuit, "traverse", until_time_is_up)
     cut = quest.pursue(method, Scope.of(learned.encoder, rows), hard)
@@ -170,7 +169,7 @@ def test_who_has_what_is_wanted_stays(learned: Learned, rows: Tensor) -> None:
 
 
 def test_when_time_is_up_rows_stay_where_they_are(learned: Learned, rows: Tensor) -> None:
-    paths = _pursue(learned, rows, deadline=time.monotonic())
+    paths = _pursue(learned, rows, over=lambda: True)
     assert (paths.reason == StopReason.OUT_OF_TIME).all()
     assert torch.equal(paths.x, rows)
     assert paths.probability.isfinite().all()

@@ -1,6 +1,5 @@
 import itertools
 import math
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -11,7 +10,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from counterpath import network as network_module
-from counterpath import routing
 from counterpath.data.constraints import Constraints
 from counterpath.geometry.curve import resample
 from counterpath.journey import Journey
@@ -151,25 +149,22 @@ def test_when_time_is_up_nothing_is_asked_any_more(learned: Learned, rows: Tenso
     def never(x: Tensor) -> Tensor:
         raise AssertionError("there is no time")
 
-    routes = find_routes(network, journey, WANTED, never, deadline=time.monotonic() - 1)
+    routes = find_routes(network, journey, WANTED, never, over=lambda: True)
     assert routes.late.all()
     assert not routes.gap.any()
     assert not network._worlds
     assert (routes.points == journey.start[:, None]).all()
-    found = _travel(learned, journey, deadline=time.monotonic() - 1)
+    found = _travel(learned, journey, over=lambda: True)
     assert found.late.all()
     assert found.row.tolist() == list(range(len(rows)))
     torch.testing.assert_close(found.x, rows, rtol=0, atol=1e-5)
 
 
-def test_who_was_served_before_time_was_up_has_a_path(
-    learned: Learned, rows: Tensor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_was_served_before_time_was_up_has_a_path(learned: Learned, rows: Tensor) -> None:
     journey = _journey(learned, _locked(learned, Scope.of(learned.encoder, rows), "score"))
     whole = _travel(learned, journey, refine=False)
-    clock = itertools.count(0.0)
-    monkeypatch.setattr(routing.time, "monotonic", lambda: next(clock))
-    cut = _travel(learned, journey, refine=False, deadline=12.0)
+    looks = itertools.count()
+    cut = _travel(learned, journey, refine=False, over=lambda: next(looks) > 12)
     assert 0 < cut.late.sum() < len(rows)
     served = (~cut.late).nonzero()[:, 0]
     for person in served.tolist():

@@ -7,8 +7,6 @@ References:
     Poyiadzi et al., "FACE: feasible and actionable counterfactual explanations", AIES 2020.
 """
 
-import math
-import time
 from dataclasses import dataclass
 
 import torch
@@ -17,6 +15,7 @@ from torch import Tensor
 
 from counterpath.geometry.graph import Graph, build_graph
 from counterpath.geometry.neighbours import Neighbours
+from counterpath.patience import Over, unlimited
 from counterpath.scope import Scope
 from counterpath.search.wanted import Wanted
 
@@ -51,9 +50,9 @@ class Chains:
         return cls(rows, answers, build_graph(points, pricing, near=NEIGHBOURS, far=0, join=False), weights)
 
     def follow(
-        self, scope: Scope, wanted: Wanted, deadline: float = math.inf
+        self, scope: Scope, wanted: Wanted, over: Over = unlimited
     ) -> tuple[Int[Tensor, "p"], Float[Tensor, "p D"], Bool[Tensor, "n"], Bool[Tensor, "n"]]:
-        """The shortest chain from every person within their scope, until the clock `time.monotonic` passes `deadline`.
+        """The shortest chain from every person within their scope, until it is time to give up.
 
         The first point is the person; those without a chain have no other.
 
@@ -65,7 +64,7 @@ class Chains:
         exists = torch.zeros(len(scope), dtype=torch.bool, device=scope.factual.device)
         late = ~exists
         for people in scope.alike():
-            if time.monotonic() > deadline:
+            if over():
                 break
             late[people], first = False, people[0]
             allowed = ((self.rows >= scope.lower[first]) & (self.rows <= scope.upper[first])).all(-1)

@@ -1,7 +1,5 @@
 """The Explainer: fit it to a table and a model, ask it about people, keep it in a directory."""
 
-import math
-import time
 import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -31,6 +29,7 @@ from counterpath.learning import Sizes
 from counterpath.methods import AMBIENTS, METHODS
 from counterpath.models.generator import Autoencoder
 from counterpath.models.training import Run
+from counterpath.patience import Over, after
 from counterpath.preparing import Target, prepared, training, unknown_categories
 from counterpath.pursuit import Walk
 from counterpath.repeating import WALK, asked_again, record
@@ -177,6 +176,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         confidence: float = 0.5,
         method: str | None = None,
         seconds: float | int | None = None,
+        stop: Over | None = None,
         keep: str = ALL,
         lock: Iterable[str] = (),
         directions: Mapping[str, str] | None = None,
@@ -193,6 +193,8 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
             confidence: What the model's probability of the wanted outcome must reach, on the row as it is returned.
             method: How to search; by default the explainer's own.
             seconds: How long to search at most. Rows that are not done by then have a status that says so.
+            stop: Asked between steps whether to give up, for instance because nobody waits any more; then rows that are
+                not done have the same status.
             keep: How much of every path to keep: "all" of it, only its "milestones", which tell it in a few steps, or
                 nothing but its "end". All else is the same, and the result of many rows is smaller.
             lock: Features that must not change, beside the schema's immutable ones.
@@ -206,15 +208,14 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         Raises:
             InputError: The table or a constraint cannot be used; the message names the column, and the row or the wish.
         """
-        started = time.monotonic()
         learned, schema = self._learned(), self.schema_
         if seconds is not None and not seconds > 0:
             raise InputError(f"the time budget must be a positive number of seconds; given {seconds!r}")
         constraints = Constraints.of(
             schema, lock=lock, directions=directions, ranges=ranges, max_changes=max_changes, difficulty=difficulty
         )
-        settings, deadline = self._settings(), math.inf if seconds is None else started + seconds
-        walk = Walk(**{name: settings[name] for name in WALK}, deadline=deadline, progress=self.progress)
+        settings, over = self._settings(), after(seconds, stop)
+        walk = Walk(**{name: settings[name] for name in WALK}, over=over, progress=self.progress)
         classes = learned.subject.classes
         place = None if target_class == OTHER and OTHER not in classes else learned.subject.index(target_class)
         request = Request(place, confidence, method or self.method, walk, keep, constraints, plans)

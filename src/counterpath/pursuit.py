@@ -1,6 +1,5 @@
 """From people to counterfactuals, on tensors: search until the model itself says yes, and keep the way there."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,6 +17,7 @@ from counterpath.models.classifier import Differentiable, probabilities
 from counterpath.models.latent import LatentModel
 from counterpath.network import Network
 from counterpath.paths import Paths, behind, better, ended, firsts, flat, merged, progress, some, stations
+from counterpath.patience import Over, unlimited
 from counterpath.routing import travel
 from counterpath.scope import Scope, legal
 from counterpath.search.nearest import nearest_within, straight_path
@@ -48,7 +48,7 @@ class Walk:
         refine: Let ways over the network slide and relax.
         copies: Whether a counterfactual may be equal to a training row.
         tf32: Round the factors of products to TF32 on a GPU while searching.
-        deadline: When to give up, by the clock `time.monotonic`.
+        over: When to give up.
         progress: Show a bar.
     """
 
@@ -62,7 +62,7 @@ class Walk:
     refine: bool = True
     copies: bool = True
     tf32: bool = False
-    deadline: float = math.inf
+    over: Over = unlimited
     progress: bool | None = False
 
 
@@ -131,7 +131,7 @@ class Quest:
 
     def _chained(self, method: Method, scope: Scope, wanted: Wanted) -> Paths:
         assert self.chains is not None
-        row, x, exists, late = self.chains().follow(scope, wanted, self.walk.deadline)
+        row, x, exists, late = self.chains().follow(scope, wanted, self.walk.over)
         missing = torch.where(late, StopReason.OUT_OF_TIME, StopReason.NO_WAY_DOWN)
         reason = torch.where(exists, StopReason.CONFIDENCE_REACHED, missing)
         return ended(self.judge.paths(row, x, scope, wanted, reason))
@@ -149,7 +149,7 @@ class Quest:
             lambda x: self.judge.met(x, wanted),
             self.data,
             refine=walk.refine,
-            deadline=walk.deadline,
+            over=walk.over,
             progress=walk.progress,
         )
         row, x, z = found.row, found.x, found.z
@@ -245,7 +245,7 @@ class Quest:
             step_size=self.walk.step_size,
             damping=self.walk.damping,
             tf32=self.walk.tf32,
-            deadline=self.walk.deadline,
+            over=self.walk.over,
             progress=self.walk.progress,
             name="searching",
         )

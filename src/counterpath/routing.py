@@ -1,7 +1,5 @@
 """From people to goals over a network: whose world it is, where they get on, and the way; then the way made better."""
 
-import math
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -14,6 +12,7 @@ from counterpath.geometry.graph import Field
 from counterpath.geometry.neighbours import Neighbours
 from counterpath.journey import Data, Journey
 from counterpath.network import NODES, Network, World, get_on, goals
+from counterpath.patience import Over, unlimited
 from counterpath.progress import track
 from counterpath.search.wanted import Wanted
 from counterpath.tidying import within_reach
@@ -77,7 +76,7 @@ def find_routes(
     wanted: Wanted,
     ask: Answers,
     *,
-    deadline: float = math.inf,
+    over: Over = unlimited,
     progress: bool | None = False,
 ) -> Routes:
     """The cheapest way of every person to a node that would give them the wanted outcome.
@@ -91,14 +90,14 @@ def find_routes(
         journey: Where people set out from.
         wanted: The outcome.
         ask: What the model says about rows.
-        deadline: When to give up, by the clock `time.monotonic`.
+        over: When to give up.
         progress: Show a bar.
     """
     found: list[tuple[Tensor, Tensor, Tensor]] = []
     late = torch.ones(len(journey.scope), dtype=torch.bool, device=journey.start.device)
     with track("routes", len(journey.scope), shown=progress) as advance:
-        for people, world in _worlds(network, journey, deadline):
-            for some, nodes, field, rows in _fields(network, world, journey, people, wanted, ask, deadline):
+        for people, world in _worlds(network, journey, over):
+            for some, nodes, field, rows in _fields(network, world, journey, people, wanted, ask, over):
                 factual, goal = journey.scope.factual[some], (field.cost == 0).nonzero()[:, 0]
                 ends = goal[Neighbours(rows[goal], journey.scope.weights).nearest(factual, _GOALS)[1]]
                 found.append((some, *get_on(network.terrain, nodes, field, journey.start[some], ends)))
@@ -113,7 +112,7 @@ def find_routes(
     return Routes(whole, gaps, late)
 
 
-def _worlds(network: Network, journey: Journey, deadline: float) -> Iterator[tuple[Tensor, World]]:
+def _worlds(network: Network, journey: Journey, over: Over) -> Iterator[tuple[Tensor, World]]:
     """People about whom the model is told the same, and their world, as long as there is time."""
     everybody = torch.arange(len(journey.scope), device=journey.start.device)
     if journey.told is None:
@@ -122,13 +121,13 @@ def _worlds(network: Network, journey: Journey, deadline: float) -> Iterator[tup
         told, member = journey.told.unique(dim=0, return_inverse=True)
         groups = [(everybody[member == number], told[number : number + 1]) for number in range(len(told))]
     for people, same in groups:
-        if time.monotonic() > deadline:
+        if over():
             return
         yield people, network.world(same)
 
 
 def _fields(
-    network: Network, world: World, journey: Journey, people: Tensor, wanted: Wanted, ask: Answers, deadline: float
+    network: Network, world: World, journey: Journey, people: Tensor, wanted: Wanted, ask: Answers, over: Over
 ) -> Iterator[tuple[Tensor, World, Field, Tensor]]:
     """For people of a world the network they travel on, the ways to their goals, and the rows its nodes stand for.
 
@@ -140,7 +139,7 @@ def _fields(
     large = len(world.z) > NODES  # then the model is asked first about the nodes next to each person
     alike = people.split(1) if large else [people[group] for group in journey.scope.at(people).alike()]
     for some in alike:
-        if time.monotonic() > deadline:
+        if over():
             return
         seen = _seen(world, journey, some, wanted, ask, near=large)
         if not bool(seen.met.any()) and world.told is not None and not world.free:
@@ -187,7 +186,7 @@ def travel(
     data: Data | None,
     *,
     refine: bool = True,
-    deadline: float = math.inf,
+    over: Over = unlimited,
     progress: bool | None = False,
 ) -> Travelled:
     """Paths over the network, up to the first point with the wanted outcome.
@@ -202,10 +201,10 @@ def travel(
         met: Which rows have it and may be returned.
         data: The training rows, to tell what is plausible; without them ends stay where they are.
         refine: Let the ends slide towards the people, and relax the ways towards geodesics.
-        deadline: When to give up, by the clock `time.monotonic`.
+        over: When to give up.
         progress: Show a bar.
     """
-    routes = find_routes(network, journey, wanted, ask, deadline=deadline, progress=progress)
+    routes = find_routes(network, journey, wanted, ask, over=over, progress=progress)
     curves, count = resample(routes.points, _LOOKS), len(routes.late)
     row = torch.arange(count, device=curves.device).repeat_interleave(_LOOKS + 1)
     share = torch.linspace(1, 0, _LOOKS + 1, device=curves.device).repeat(count)
@@ -214,7 +213,7 @@ def travel(
     there[:, 0] = False  # the person's own place is not looked at: they do not have the wanted outcome
     first = torch.where(there.any(1), there.int().argmax(1), _LOOKS)
     first = torch.where(routes.late, 0, first)
-    if refine and data is not None and time.monotonic() <= deadline:
+    if refine and data is not None and not over():
         better = (there.any(1) & ~routes.late).nonzero()[:, 0]
         last = better * (_LOOKS + 1) + first[better]
         ends = Ends(curves.flatten(0, 1)[last], share[last], x[last])

@@ -1,7 +1,6 @@
 """The only search loop: walk downhill from every factual until its stop rule says so."""
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from enum import IntEnum
@@ -17,6 +16,7 @@ from counterpath.geometry.metric import DAMPING, Metric, euclidean, recordable
 from counterpath.models.classifier import Classifier
 from counterpath.models.latent import IdentityModel, LatentModel
 from counterpath.models.vae import VAE
+from counterpath.patience import Over, unlimited
 from counterpath.progress import track
 from counterpath.replay import Replayed
 from counterpath.search.constraint import Terms
@@ -128,7 +128,7 @@ def traverse(
     keep: str = "all",
     tf32: bool = False,
     block_size: int | None = None,
-    deadline: float = math.inf,
+    over: Over = unlimited,
     progress: bool | None = False,
     name: str = "search",
 ) -> Trajectory:
@@ -153,8 +153,7 @@ def traverse(
         keep: "all" points of the paths, or only their "end": memory then does not grow with the steps.
         tf32: Round the factors of products to TF32 on a GPU, which is faster and less exact.
         block_size: Slots in the block; by default what suits the device.
-        deadline: When to give up what is not finished, by the clock `time.monotonic`. A row that was not even begun
-            has its factual for a path.
+        over: When to give up what is not finished. A row that was not even begun has its factual for a path.
         progress: Show a bar; None shows it where standard error is a terminal.
         name: For the bar.
     """
@@ -189,7 +188,7 @@ def traverse(
         seen = 0
         with track(name, len(factual), shown=progress) as advance:
             while seen < len(factual):
-                if time.monotonic() > deadline:
+                if over():
                     record.give_up(slots, start, factual)
                     break
                 for _ in range(_BETWEEN_LOOKS[device.type]):
