@@ -7,10 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from counterpath.benchmark import MEANS, Comparison, compare
+from counterpath.benchmark import Comparison, compare
 from counterpath.errors import InputError, NotFittedError
 from counterpath.explainer import Explainer
 from counterpath.explanation import Explanation, Status
+from counterpath.explanation.comparing import MEANS
 from tests.explanation.conftest import make
 
 

@@ -17,6 +17,8 @@ def test_a_report_is_one_page_without_a_network_and_shows_names_as_text(tmp_path
     page = path.read_text(encoding="utf-8")
     assert "<img" not in page
     assert page.count("&lt;img src=x onerror=alert(1)&gt;") == 6
+    assert "content=\"default-src 'none'; style-src 'unsafe-inline'" in page
+    assert "img-src" not in page
     assert page.count("<svg") == 1
     assert "<script" not in page
     assert 'src="http' not in page
@@ -34,14 +36,15 @@ def test_every_part_of_a_page_escapes_what_it_is_given(tmp_path: Path) -> None:
             report.verbatim(evil),
             report.numbers({evil: evil}),
         ),
-        report.cards([report.card(evil, report.table(pd.DataFrame({evil: [evil]})))]),
-        report.gallery([report.drawing("<?xml?><svg></svg>", caption=evil)]),
+        report.box("alarm", report.heading(evil), report.terms({evil: evil}), report.link(evil, evil)),
+        report.contents({evil: evil}),
+        report.table(pd.DataFrame({evil: [evil]}), caption=evil),
+        report.gallery([report.drawing("<?xml?><svg></svg>", caption=evil, label=evil)]),
     ]
     page = report.write_page(tmp_path / "a.html", evil, parts, lead=evil).read_text(encoding="utf-8")
     assert evil not in page
-    assert page.count("&lt;b&gt;&amp;&quot;") == 17
-    assert "<figure><svg></svg><figcaption>" in page
-    assert page.count("<article") == page.count("</article>") == 1
+    assert page.count("&lt;b&gt;&amp;&quot;") == 25
+    assert '<figure><svg role="img" aria-label="&lt;b&gt;&amp;&quot;"></svg><figcaption>' in page
 
 
 def test_parts_of_a_page_stay_in_order_and_a_lead_is_left_out_if_there_is_none(tmp_path: Path) -> None:
@@ -50,3 +53,20 @@ def test_parts_of_a_page_stay_in_order_and_a_lead_is_left_out_if_there_is_none(t
     places = [page.index(text) for text in ("<h1>Title", "<h2>One", ">first", "<h2>Two", ">second")]
     assert places == sorted(places)
     assert 'class="lead"' not in page
+
+
+def test_numbers_stand_at_the_right_words_at_the_left_and_names_of_rows_are_headers() -> None:
+    drawn = report.table(pd.DataFrame({"name": ["a", "b"], "n": ["12 %", "–"], "note": ["1", "yes"]}), own="b")
+    assert '<th scope="col">n</th><th scope="col" class="t">note</th>' in drawn
+    assert '<tr class="own"><th scope="row">b</th><td>–</td><td class="t">yes</td></tr>' in drawn
+
+
+def test_markup_stands_as_it_is_and_text_does_not() -> None:
+    drawn = report.listing(("a", "b"), [("<i>", report.link("x", "y"))])
+    assert '<th scope="row">&lt;i&gt;</th><td class="t"><a href="#y">x</a></td>' in drawn
+
+
+def test_images_are_allowed_only_where_a_drawing_holds_one(tmp_path: Path) -> None:
+    image = report.drawing('<svg><image href="data:image/png;base64,AA"/></svg>')
+    page = report.write_page(tmp_path / "a.html", "Title", [image]).read_text(encoding="utf-8")
+    assert "; img-src data:" in page

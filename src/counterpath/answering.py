@@ -13,6 +13,7 @@ from counterpath.data.constraints import Constraints
 from counterpath.errors import InputError, choose
 from counterpath.explanation import Status, wording
 from counterpath.explanation.keeping import ALL, check_keep
+from counterpath.explanation.status import LED
 from counterpath.learned import Learned
 from counterpath.methods import METHODS
 from counterpath.paths import Paths
@@ -27,11 +28,6 @@ OTHER = "other"
 NEAREST = "nearest"
 COPYING = (NEAREST, "face")
 """The methods whose counterfactuals are training rows."""
-LED = (
-    "The local search got stuck; this path leads straight through the latent space to the nearest place that the model "
-    "accepts, decoded from a training row."
-)
-"""The reason of a row that was found only by being led."""
 _BEST = "The best point on the way is returned. Try a lower confidence, more steps or another method."
 _NOT_FOUND = {
     StopReason.ALL_STEPS_TAKEN: f"No point within the allowed steps has the asked confidence. {_BEST}",

@@ -1,6 +1,6 @@
 """What was found, as an `Explanation`: tables in original units."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import starmap
@@ -14,6 +14,7 @@ from torch import Tensor
 from counterpath.answering import Found, Group, Request
 from counterpath.data.encoding import Encoder
 from counterpath.explanation import Explanation, Status, plan_index
+from counterpath.explanation.made import made_since
 from counterpath.learned import Learned
 from counterpath.measures import MEASURES, Case
 from counterpath.path_tables import decoded_rows, interleaved, join_tables, table_of
@@ -35,6 +36,8 @@ def assemble(
     request: Request,
     described: dict[str, Any],
     diagnostics: str,
+    quality: Mapping[str, Any],
+    started: float,
 ) -> Explanation:
     """The answer as tables in original units.
 
@@ -47,6 +50,8 @@ def assemble(
         request: What was asked for.
         described: The request as it is told and stored.
         diagnostics: What is known about the models, in words.
+        quality: The same as numbers.
+        started: When the request came, by `time.monotonic`.
     """
     plans, classes = request.plans, learned.subject.classes
     index = plan_index(factuals.index, plans)
@@ -95,6 +100,8 @@ def assemble(
         landscape=learned.landscape(_LANDSCAPE),
         note=learned.view.note,
         diagnostics=diagnostics,
+        quality=quality,
+        made=made_since(started),
         compute_measures=partial(_measures, learned, tuple(group for group, _ in returned), index),
     )
 

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from counterpath.answering import LED, NEAREST
+from counterpath.answering import NEAREST
 from counterpath.errors import InputError, choose
 from counterpath.explainer import Explainer
-from counterpath.explanation import Explanation, Status, wording
+from counterpath.explanation import Explanation, wording
 from counterpath.explanation.columns import path_features
+from counterpath.explanation.comparing import comparison_table
 from counterpath.explanation.keeping import ALL
 from counterpath.explanation.side_by_side import draw_side_by_side
 from counterpath.explanation.telling import amounts
@@ -22,8 +22,6 @@ from counterpath.methods import METHODS
 
 COMPARED = ("sgd", "rsgd", "rsgd-c", "geodesic", "face", NEAREST)
 """The methods that are compared unless others are asked for."""
-MEANS = ("l0", "l1", "l2_sq", "ld_sq", "copy", "violation", "ynn", "confidence", "steps")
-"""What a table has the mean of: measures, and the number of steps of a path."""
 
 
 @dataclass(frozen=True)
@@ -39,25 +37,13 @@ class Comparison:
     seconds: dict[str, float]
 
     def table(self, common: bool = False) -> pd.DataFrame:
-        """One row a method, by its name.
-
-        Rows that had the wanted decision from the start were not searched, and count nowhere.
+        """One row a method, by its name: see `explanation.comparing.comparison_table` for its columns.
 
         Args:
             common: Take the means over the rows for which every method found a counterfactual, the only fair way to
                 compare costs; else over those for which the method itself did.
-
-        Returns:
-            `n`, how many rows the means are over; `flip ratio`, the share of the searched rows for which the method
-            found a counterfactual; `local`, the same without rows that were led to a landmark; `gaps`, the share whose
-            counterfactual is reached only across a gap in the data; the means `MEANS`; and `seconds`, for all rows.
         """
-        found = {
-            name: _having(result, *(kind for kind in Status if kind.found)) for name, result in self.results.items()
-        }
-        shared = np.logical_and.reduce(list(found.values()))
-        rows = [self._row(name, found[name], shared if common else found[name]) for name in self.results]
-        return pd.DataFrame(rows, index=pd.Index(list(self.results), name="method"))
+        return comparison_table(self.results, common, self.seconds)
 
     def plot(self, i: Any, path: str | Path | None = None, *, methods: Sequence[str] | None = None) -> Figure:
         """Draw the paths of one person by several methods: on one latent map, and below it a column a method.
@@ -84,21 +70,6 @@ class Comparison:
             asked,
             None if path is None else Path(path),
         )
-
-    def _row(self, name: str, found: np.ndarray, over: np.ndarray) -> dict[str, Any]:
-        result = self.results[name]
-        searched = int(_having(result, *(status for status in Status if status.searched)).sum())
-        gaps = _having(result, Status.CROSSES_GAP)
-        led = (result.status["reason"] == LED).to_numpy()
-        means = result.measures()[list(MEANS)].astype(float)[over].mean()
-        return {
-            "n": int(over.sum()),
-            "flip ratio": float(found.sum() / searched) if searched else np.nan,
-            "local": float((found & ~led).sum() / searched) if searched else np.nan,
-            "gaps": float(gaps.sum() / searched) if searched else np.nan,
-            **{str(name): float(mean) for name, mean in means.items()},
-            "seconds": self.seconds[name],
-        }
 
 
 def compare(
@@ -153,7 +124,3 @@ def check_methods(methods: Sequence[str]) -> Sequence[str]:
     for name in methods:
         choose("method", name, {**METHODS, NEAREST: None})
     return methods
-
-
-def _having(result: Explanation, *wanted: Status) -> np.ndarray:
-    return result.status["status"].isin(wanted).to_numpy()

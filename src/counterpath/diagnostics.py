@@ -110,6 +110,11 @@ class Diagnostics:
             "accuracy": self.accuracy,
         }
 
+    def told(self) -> dict[str, Any]:
+        """The same with what is not as it should be, and the verdict: what an explanation keeps of it."""
+        findings = [asdict(finding) for finding in self.findings]
+        return self.to_json() | {"verdict": self.verdict, "findings": findings}
+
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Diagnostics":
         """Build diagnostics from the value of `to_json`."""

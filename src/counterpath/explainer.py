@@ -1,5 +1,6 @@
 """The Explainer: fit it to a table and a model, ask it about people, keep it in a directory."""
 
+import time
 import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -208,6 +209,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         Raises:
             InputError: The table or a constraint cannot be used; the message names the column, and the row or the wish.
         """
+        started = time.monotonic()
         learned, schema = self._learned(), self.schema_
         if seconds is not None and not seconds > 0:
             raise InputError(f"the time budget must be a positive number of seconds; given {seconds!r}")
@@ -226,7 +228,8 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         wanted = OTHER if place is None else classes[place]
         asked = {"target_class": wanted, "confidence": confidence, "seconds": seconds, "plans": plans, KEEP: keep}
         described = record(settings, constraints, method=request.method, **asked)
-        return assemble(learned, frame, imputed, unknown, found, request, described, str(self.diagnostics_))
+        models = str(self.diagnostics_), self.diagnostics_.told()
+        return assemble(learned, frame, imputed, unknown, found, request, described, *models, started)
 
     def repeat(self, asked: Explanation | Mapping[str, Any], table: Any = None) -> Explanation:
         """Ask for the same again.

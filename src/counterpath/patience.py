@@ -12,7 +12,7 @@ def unlimited() -> bool:
     return False
 
 
-def after(seconds: float | None, stop: Over | None = None) -> Over:
+def after(seconds: float | int | None, stop: Over | None = None) -> Over:
     """Give up so many seconds from now, and whenever `stop` says so; None is for no limit."""
     until = None if seconds is None else time.monotonic() + seconds
     if until is None and stop is None:

@@ -60,6 +60,11 @@ def figure(path: Path | None, width: float, height: float) -> Iterator[Figure]:
                 fig.savefig(temporary, metadata=metadata)
 
 
+def plain(text: str) -> str:
+    """A text from outside as it is: Matplotlib would set what stands between two dollar signs as mathematics."""
+    return text.replace("$", r"\$")
+
+
 def svg(fig: Figure) -> str:
     """The drawing as SVG text, to be put into a page; figures drawn alike give equal text."""
     text = io.StringIO()

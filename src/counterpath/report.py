@@ -1,89 +1,69 @@
-"""One self-contained HTML page: text, numbers, tables, figures and cards, no network, prints well.
+"""One self-contained HTML page: text, numbers, tables and figures, no network, no script, prints well.
 
-Every part of a page is a `Markup`, made by a function that escapes what it is given.
+Every part of a page is a `Markup`, made by a function that escapes what it is given. How it looks is in `report.css`.
 """
 
 import html
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
-from typing import NewType
 
 import pandas as pd
 
 from counterpath.files import write_text
 
-Markup = NewType("Markup", str)
-"""HTML in which everything that came from outside is escaped."""
 
-_STYLE = """
-:root { color-scheme: light; --ink: #1b1f24; --soft: #5b6470; --line: #d9dee4; --accent: #0072b2; }
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); max-width: 1440px; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.7rem; margin-bottom: .3rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
-p { max-width: 75ch; overflow-wrap: anywhere; } p.lead, figcaption { color: var(--soft); }
-p.notice { border-left: 4px solid #e69f00; background: #fdf6e7; padding: .6rem .9rem; }
-figure { margin: 1.5rem 0; overflow-x: auto; } figure svg { max-width: 100%; height: auto; }
-figcaption { font-size: 13px; }
-pre { white-space: pre-wrap; overflow-wrap: anywhere; background: #f4f7fa; padding: .8rem; font-size: 12.5px; }
-.scroll { overflow-x: auto; }
-.numbers { display: flex; flex-wrap: wrap; gap: .8rem; margin: 1.2rem 0; }
-.numbers div { border: 1px solid var(--line); border-radius: 8px; padding: .5rem .9rem; min-width: 7.5rem; }
-.numbers b { display: block; font-size: 1.5rem; line-height: 1.3; }
-.numbers span { color: var(--soft); font-size: 13px; }
-.cards { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(26rem, 100%), 1fr)); gap: 1rem; }
-.card { border: 1px solid var(--line); border-radius: 8px; padding: .8rem 1rem; min-width: 0; }
-.card h3 { margin: 0; font-size: 1rem; overflow-wrap: anywhere; } .card p { margin: .4rem 0; }
-.card table { width: 100%; } .card th, .card td { white-space: normal; overflow-wrap: anywhere; }
-.steps { margin: .7rem 0; }
-.steps h4 { margin: 0 0 .35rem; font-size: 12.5px; font-weight: 600; color: var(--soft); }
-.steps ol { list-style: none; counter-reset: step; margin: 0; padding: 0; font-size: 13.5px; line-height: 1.4; }
-.steps li { counter-increment: step; position: relative; padding: 0 0 .55rem 1.9rem; overflow-wrap: anywhere; }
-.steps li::before { content: counter(step); position: absolute; left: 0; top: 0; width: 1.25rem; height: 1.25rem;
-  border-radius: 50%; background: var(--accent); color: white; font: 600 11px/1.25rem system-ui, sans-serif;
-  text-align: center; z-index: 1; print-color-adjust: exact; }
-.steps li:not(:last-child)::after { content: ""; position: absolute; left: .6rem; top: 1rem; bottom: -.25rem;
-  border-left: 1.5px solid #b9d4e6; }
-.steps li:last-child { padding-bottom: 0; } .steps span { color: var(--soft); white-space: nowrap; }
-p.soft { color: var(--soft); font-size: 13px; }
-.gallery { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(34rem, 100%), 1fr)); gap: 0 2rem; }
-.gallery figure { margin: .5rem 0; min-width: 0; }
-table { border-collapse: collapse; font-size: 12.5px; font-variant-numeric: tabular-nums; }
-th, td { padding: .3rem .55rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
-th { color: var(--soft); font-weight: 600; position: sticky; top: 0; background: white; }
-tr:hover td { background: #f4f7fa; }
-.card th:first-child, .card td:first-child { text-align: left; }
-@media screen and (max-width: 600px) { figure svg { max-width: none; width: 38rem; } }
-@media print { body { max-width: none; margin: 0; } h2 { break-after: avoid; } .scroll { overflow: visible; }
-  tr, figure, .card, .numbers div { break-inside: avoid; } .cards { grid-template-columns: 1fr 1fr; } }
-"""
+class Markup(str):
+    """HTML in which everything that came from outside is escaped."""
+
+    __slots__ = ()
+
+
+_NUMBER = re.compile(r"[<>+−-]?[\d.,]+(e[+-]?\d+)?( ?%)?|–|(under|over) \d+ %|")
 
 
 def write_report(
     path: Path, title: str, tables: Mapping[str, pd.DataFrame], figures: Iterable[Path], lead: str = ""
 ) -> Path:
     """Write a page with figures (SVG files, put into the page) and tables; all text is escaped."""
-    drawings = [drawing(figure.read_text(encoding="utf-8")) for figure in figures]
+    drawings = [drawing(figure.read_text(encoding="utf-8"), label=figure.stem) for figure in figures]
     return write_page(path, title, [*drawings, *(section(name, table(frame)) for name, frame in tables.items())], lead)
 
 
 def write_page(path: Path, title: str, parts: Iterable[Markup], lead: str = "") -> Path:
-    """Write a page with a title and, below it, the parts."""
+    """Write a page with a title and, below it, the parts.
+
+    It forbids the browser everything but its own style: no script, no font, no request. Images are allowed only where
+    a drawing holds one, as data.
+    """
+    body = "".join(parts)
     head = f"<h1>{html.escape(title)}</h1>" + (text(lead, "lead") if lead else "")
+    images = "; img-src data:" if "data:image/" in body else ""
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'{images}"
     page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{html.escape(title)}</title><style>{_STYLE}</style></head><body>{head}{''.join(parts)}</body></html>"
+        f"<title>{html.escape(title)}</title><style>{_style()}</style></head><body>{head}{body}</body></html>"
     )
     return write_text(path, page)
 
 
-def section(heading: str, *parts: Markup) -> Markup:
-    """Parts under a heading."""
-    return Markup(f"<h2>{html.escape(heading)}</h2>{''.join(parts)}")
+def section(heading: str, *parts: Markup, anchor: str = "", look: str = "") -> Markup:
+    """Parts under a heading, which links lead to if it has an anchor."""
+    return Markup(f"<section{_class(look)}>{_heading(2, heading, anchor)}{''.join(parts)}</section>")
+
+
+def heading(words: str, level: int = 3) -> Markup:
+    """A heading within a section."""
+    return _heading(level, words, "")
 
 
 def text(words: str, look: str = "") -> Markup:
     """A paragraph; `look` is "", "lead", "notice" or "soft"."""
-    return Markup(f'<p class="{html.escape(look)}">{html.escape(words)}</p>')
+    return Markup(f"<p{_class(look)}>{html.escape(words)}</p>")
 
 
 def entry(name: str, words: str) -> Markup:
@@ -91,10 +71,32 @@ def entry(name: str, words: str) -> Markup:
     return Markup(f"<p><b>{html.escape(name)}:</b> {html.escape(words)}</p>")
 
 
+def box(look: str, *parts: Markup) -> Markup:
+    """Parts in a box of their own; a `look` like "alarm" is one of the page's style."""
+    return Markup(f"<div{_class(look)}>{''.join(parts)}</div>")
+
+
+def link(words: str, anchor: str) -> Markup:
+    """A link within the page."""
+    return Markup(f'<a href="#{html.escape(anchor)}">{html.escape(words)}</a>')
+
+
+def contents(links: Mapping[str, str]) -> Markup:
+    """The table of contents: anchors by their headings."""
+    items = "".join(f"<li>{link(words, anchor)}</li>" for words, anchor in links.items())
+    return Markup(f'<nav class="contents" id="contents" aria-label="Contents"><h2>Contents</h2><ol>{items}</ol></nav>')
+
+
 def steps(heading: str, each: Sequence[tuple[str, str]]) -> Markup:
     """A numbered list under a small heading, each step with a note at its end."""
     items = (f"<li>{html.escape(words)} <span>{html.escape(note)}</span></li>" for words, note in each)
     return Markup(f'<div class="steps"><h4>{html.escape(heading)}</h4><ol>{"".join(items)}</ol></div>')
+
+
+def terms(meanings: Mapping[str, str]) -> Markup:
+    """What words mean, as a compact list."""
+    items = (f"<div><dt>{html.escape(n)}</dt><dd>{html.escape(text)}</dd></div>" for n, text in meanings.items())
+    return Markup(f'<dl class="terms">{"".join(items)}</dl>')
 
 
 def verbatim(words: str) -> Markup:
@@ -110,20 +112,39 @@ def numbers(values: Mapping[str, str]) -> Markup:
     return Markup(f'<div class="numbers">{"".join(boxes)}</div>')
 
 
-def drawing(svg: str, caption: str = "") -> Markup:
-    """A figure, of an SVG text that we drew ourselves: it is not escaped."""
+def drawing(svg: str, caption: str = "", label: str = "") -> Markup:
+    """A figure, of an SVG text that we drew ourselves: it is not escaped. The label is for those who cannot see it."""
     below = f"<figcaption>{html.escape(caption)}</figcaption>" if caption else ""
-    return Markup(f"<figure>{svg[svg.index('<svg') :]}{below}</figure>")
+    named = f'<svg role="img" aria-label="{html.escape(label)}"' if label else "<svg"
+    return Markup(f"<figure>{named}{svg[svg.index('<svg') + len('<svg') :]}{below}</figure>")
 
 
-def table(frame: pd.DataFrame) -> Markup:
-    """A table without its index, in a box that scrolls if it is too wide."""
-    return Markup(f'<div class="scroll">{_table(frame)}</div>')
+def table(frame: pd.DataFrame, caption: str = "", look: str = "", own: str = "") -> Markup:
+    """A table without its index, in a box that scrolls if it is too wide.
+
+    Args:
+        frame: The table; its first column names the rows.
+        caption: What stands above it.
+        look: A class of the page's style.
+        own: The name of a row that is to stand out.
+    """
+    rows = [[str(value) for value in row] for row in frame.itertuples(index=False)]
+    return listing([str(name) for name in frame.columns], rows, caption, look, own)
 
 
-def cards(each: Sequence[Markup]) -> Markup:
-    """Cards side by side, as many as fit."""
-    return Markup(f'<div class="cards">{"".join(each)}</div>')
+def listing(
+    names: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "", look: str = "", own: str = ""
+) -> Markup:
+    """The same from the names of the columns, and rows whose cells are text, or markup that stands as it is."""
+    body = [list(row) for row in rows]
+    looks = ["" if all(_is_number(row[place]) for row in body) else "t" for place in range(len(names))]
+    head = "".join(
+        f'<th scope="col"{_class(each)}>{html.escape(name)}</th>' for name, each in zip(names, looks, strict=True)
+    )
+    lines = "".join(f"<tr{_class('own' if own and row[0] == own else '')}>{_cells(row, looks)}</tr>" for row in body)
+    above = f"<caption>{html.escape(caption)}</caption>" if caption else ""
+    whole = f"<table{_class(look)}>{above}<thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
+    return Markup(f'<div class="scroll">{whole}</div>')
 
 
 def gallery(drawings: Sequence[Markup]) -> Markup:
@@ -131,15 +152,31 @@ def gallery(drawings: Sequence[Markup]) -> Markup:
     return Markup(f'<div class="gallery">{"".join(drawings)}</div>')
 
 
-def card(heading: str, *parts: Markup) -> Markup:
-    """A box with a heading, for one of many things."""
-    return Markup(f'<article class="card"><h3>{html.escape(heading)}</h3>{"".join(parts)}</article>')
+def escape(given: object) -> Markup:
+    """A value as text of a page, if it is not part of a page already."""
+    return given if isinstance(given, Markup) else Markup(html.escape(str(given)))
 
 
-def _table(table: pd.DataFrame) -> str:
-    head = "".join(f"<th>{html.escape(str(column))}</th>" for column in table.columns)
-    rows = (
-        "<tr>" + "".join(f"<td>{html.escape(str(value))}</td>" for value in row) + "</tr>"
-        for row in table.itertuples(index=False)
-    )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+def _cells(row: Sequence[str], looks: Sequence[str]) -> str:
+    """The first cell names the row; numbers stand at the right, words at the left."""
+    cells = zip(row[1:], looks[1:], strict=True)
+    return f'<th scope="row">{escape(row[0])}</th>' + "".join(f"<td{_class(k)}>{escape(v)}</td>" for v, k in cells)
+
+
+def _is_number(cell: str) -> bool:
+    return not isinstance(cell, Markup) and _NUMBER.fullmatch(cell) is not None
+
+
+def _heading(level: int, words: str, anchor: str) -> Markup:
+    named = f' id="{html.escape(anchor)}"' if anchor else ""
+    return Markup(f"<h{level}{named}>{html.escape(words)}</h{level}>")
+
+
+def _class(look: str) -> str:
+    return f' class="{html.escape(look)}"' if look else ""
+
+
+@cache
+def _style() -> str:
+    given = files("counterpath").joinpath("report.css").read_text(encoding="utf-8")
+    return re.sub(r"\s*\n\s*", "\n", re.sub(r"/\*.*?\*/", "", given, flags=re.DOTALL)).strip()

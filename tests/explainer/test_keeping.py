@@ -173,7 +173,7 @@ def test_the_paths_of_a_group_do_not_outlive_it(learned: Learned, keep: str, mon
     watched = Watched(answer(learned, rows, torch.arange(len(rows)), request))
     described = {"method": "rsgd", "target_class": "low", "confidence": 0.5, "keep": keep}
     nothing = [""] * len(rows)
-    result = assemble(learned, rows, nothing, nothing, watched, request, described, "")
+    result = assemble(learned, rows, nothing, nothing, watched, request, described, "", {}, 0.0)
     groups, paths = sum(watched.group[1:]), sum(watched.paths[1:])
     assert len(watched.group) >= 5
     assert paths > 4 * groups

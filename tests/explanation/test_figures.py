@@ -1,3 +1,4 @@
+import html
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ from matplotlib.colors import to_hex
 from counterpath.explanation import Explanation, Status, figures
 from counterpath.plots import PALETTE, svg
 from tests.explanation.conftest import make, make_empty, make_landscape
+from tests.explanation.markup import evil
 
 
 @pytest.mark.parametrize("name", ["plot_changes", "plot_path", "plot_map"])
@@ -123,3 +125,12 @@ def test_nothing_to_draw_is_said(empty: Explanation) -> None:
     assert "no map" in fig.texts[0].get_text()
     none = make(status=make().status.assign(status=str(Status.NOT_FOUND)))
     assert "nothing to draw" in none.plot_changes().texts[0].get_text()
+
+
+@pytest.mark.parametrize("name", ["$x_1$ & <b>", "a $ b", r"\\$y^2\\$", "$\\frac{1}{2}$"])
+def test_names_are_drawn_as_they_are_and_not_as_mathematics_or_tags(name: str) -> None:
+    made = evil(name)
+    shown = html.escape(name, quote=False)
+    assert shown in svg(made.plot_changes())
+    assert svg(made.plot_path(name)).count(shown) >= 3
+    assert svg(made.plot_map()).count(shown) >= 2

@@ -1,199 +1,209 @@
 import re
-from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
-from counterpath.explanation import Explanation, page
-from counterpath.explanation.page import MOST_CARDS, NOTICE
+from counterpath.errors import InputError
+from counterpath.explanation import Explanation
+from counterpath.explanation.page import MOST_LISTED, MOST_PAGES, NOTICE
+from tests.browsing import chromium, opened
 from tests.explanation.conftest import across, make, make_plans
+from tests.explanation.markup import EVIL, Balance, evil
 
-EVIL = "<img src=x onerror=alert('1')>\""
-
-
-class Balance(HTMLParser):
-    """Collects tags that are closed without having been opened, or the other way round."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        if tag not in ("br", "meta"):
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
+SHEET = '<article class="sheet"'
 
 
-def evil() -> Explanation:
-    plain = make()
-    return make(
-        labels=[EVIL, "b", "c", "d", "e"],
-        counterfactuals=plain.counterfactuals.set_axis(pd.Index([EVIL, *"bcde"])).assign(sex=EVIL),
-        paths=plain.paths.assign(sex=plain.paths["sex"].where(plain.paths["step"] < 3, EVIL)),
-        status=plain.status.set_axis(pd.Index([EVIL, *"bcde"])).assign(reason=EVIL, binding=["", "", "", EVIL, EVIL]),
-        changed=plain.changed.set_axis(pd.Index([EVIL, *"bcde"])).assign(sex=True),
-        request=plain.request | {"method": EVIL},
-        outcome=plain.outcome.set_axis(pd.Index([EVIL, *"bcde"])).assign(class_after=EVIL),
-        note=EVIL,
-        diagnostics=EVIL,
-    )
+def text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
 
 
-def test_a_notebook_shows_decision_changes_and_status(explanation: Explanation) -> None:
-    shown = explanation._repr_html_()
-    assert '<span class="chip">education-num: 9 → 11.4</span>' in shown
-    assert 'class="status not_found"' in shown
-    assert "0 → 1" in shown
-    assert "p 0.17 → 0.52" in shown
-    assert explanation.status["reason"].iloc[0] in shown
+def check(text: str) -> None:
+    """Every tag is closed, headings go down one level at a time, and every link leads to a place in the page."""
     checker = Balance()
-    checker.feed(shown)
+    checker.feed(text)
     assert checker.open == []
+    assert checker.levels[0] == 1
+    assert checker.levels.count(1) == 1
+    assert all(after - before <= 1 for before, after in zip(checker.levels, checker.levels[1:], strict=False))
+    assert len(set(checker.anchors)) == len(checker.anchors)
+    assert {link.removeprefix("#") for link in checker.links} <= set(checker.anchors)
 
 
-def test_what_stands_in_the_way_is_on_the_page_and_in_the_notebook(tmp_path: Path) -> None:
-    made = make(status=make().status.assign(binding=["", "", "", "lock: age; up: hours-per-week", ""]))
-    text = made.to_html(tmp_path / "a.html").read_text(encoding="utf-8")
-    assert text.count("What stands in the way: lock: age; up: hours-per-week.") == 1
-    assert made._repr_html_().count("In the way: lock: age; up: hours-per-week") == 1
-
-
-def test_a_gap_is_named_on_the_card_and_in_numbers_only_where_there_is_one(
+def test_the_first_page_has_the_headline_the_notice_key_numbers_what_changes_and_links_to_everything(
     explanation: Explanation, tmp_path: Path
 ) -> None:
-    text = across("cem").to_html(tmp_path / "a.html").read_text(encoding="utf-8")
-    assert "<h3>Row cem: found, across a gap</h3>" in text
-    assert text.count("But no chain of people leads there: the path crosses a gap in the data.") == 1
-    assert "<b>33 %</b><span>of them only across a gap</span>" in text
-    assert "only across a gap" not in explanation.to_html(tmp_path / "b.html").read_text(encoding="utf-8")
-    assert 'class="status crosses_gap"' in across("cem")._repr_html_()
-
-
-def test_the_style_of_a_notebook_touches_nothing_else(explanation: Explanation) -> None:
-    style = re.search(r"<style>(.*?)</style>", explanation._repr_html_(), re.DOTALL)
-    assert style is not None
-    selectors = re.findall(r"([^{}]+)\{[^{}]*\}", style[1].replace("@media print {", ""))
-    assert selectors
-    for selector in ",".join(selectors).replace("}", "").split(","):
-        assert selector.strip().startswith(".counterpath")
-
-
-def test_a_notebook_stops_after_twenty_rows(explanation: Explanation) -> None:
-    shown = explanation.select(["ann"] * 23)._repr_html_()
-    assert shown.count("<tr>") == 21
-    assert "… and 3 more" in shown
-
-
-def test_everything_in_a_notebook_and_on_a_page_is_escaped(tmp_path: Path) -> None:
-    text = evil().to_html(tmp_path / "a.html", tables={EVIL: pd.DataFrame({EVIL: [EVIL]})}, title=EVIL)
-    for shown in (evil()._repr_html_(), text.read_text(encoding="utf-8")):
-        assert "<img" not in shown
-        assert "&lt;img src=x" in shown
-        assert not re.search(r'title="[^"]*<', shown)
-
-
-def test_a_page_has_numbers_figures_cards_and_the_notice(explanation: Explanation, tmp_path: Path) -> None:
-    other = {"Other methods": pd.DataFrame({"method": ["sgd"], "l1": [1.23456]})}
-    text = explanation.to_html(tmp_path / "a.html", tables=other).read_text(encoding="utf-8")
-    assert NOTICE in text
-    assert text.count("<svg") == 2 + 3
-    assert text.count('<article class="card">') == 5
-    for sentence in explanation.sentences:
-        assert sentence.replace("'", "&#x27;") in text
-    assert "<td>1.235</td>" in text
-    assert "<b>67 %</b>" in text
+    text = text_of(explanation.to_html(tmp_path / "a.html", tables={"My table": pd.DataFrame({"l1": [1.23456]})}))
+    first = text[: text.index("</nav>")]
+    assert NOTICE in first
+    assert "Explanation of 5 rows: 2 found, 1 already" in first
+    assert "<b>67 %</b><span>of them found</span>" in first
+    assert '<th scope="row">hours-per-week</th>' in first
+    headings = re.findall(r'<h2 id="(.*?)">(.*?)</h2>', text)
+    assert [f'<a href="#{anchor}">{words}</a>' in first for anchor, words in headings] == [True] * 7
+    assert "My table" in dict(headings).values()
+    assert '<th scope="row">1.235</th>' in text
     assert "σ-share 0.3" in text
-    assert "<script" not in text
-    assert not re.search(r'(src|href)="(?!#|data:)', text)
+    check(text)
     assert list(tmp_path.iterdir()) == [tmp_path / "a.html"]
 
 
-def test_a_notebook_shows_a_persons_plans_under_one_label(plans: Explanation) -> None:
-    shown = plans._repr_html_()
-    body = shown.split("<tbody>")[1]
-    assert "<th>row</th><th>plan</th><th>decision</th>" in shown
-    assert body.count("<tr>") == 3 + 1 + 3 + 1 + 1
-    assert '<td rowspan="3">ann</td><td>1</td>' in body
-    assert '<td rowspan="1">bob</td><td>–</td>' in body
-    assert '<span class="chip">hours-per-week: 40 → 50.23</span>' in body
-    assert body.count("no other plan</span>") == 1
-    checker = Balance()
-    checker.feed(shown)
-    assert checker.open == []
-    many = make_plans(plans=7)._repr_html_()
-    assert many.count("rowspan") == 2
-    assert "… and 3 more" in many
+def test_what_changes_most_is_told_in_its_own_units_and_direction(explanation: Explanation, tmp_path: Path) -> None:
+    text = text_of(explanation.to_html(tmp_path / "a.html"))
+    assert "Non-Married → Married (1 of 1)" in text
+    assert '<td class="t">+2.4</td>' in text
+    assert '<b class="up" style="width:50%"></b><b class="down" style="width:50%"></b>' in text
+    nothing = text_of(explanation.select(["dee"]).to_html(tmp_path / "b.html"))
+    assert "No counterfactual was found, so nothing changes" in nothing
 
 
-def test_a_page_compares_a_persons_plans_on_one_card(plans: Explanation, tmp_path: Path) -> None:
-    text = plans.to_html(tmp_path / "a.html").read_text(encoding="utf-8")
-    assert text.count('<article class="card">') == 5
-    assert "<h3>Row ann: 3 plans found</h3>" in text
-    assert "<h3>Row cem: 2 of 3 plans found</h3>" in text
-    assert "<h3>Row dee: not found</h3>" in text
-    assert text.count("The model says 0 (probability of 1: 0.17).") == 1
-    assert "<p><b>Plan 2 of 3:</b> It would say 1 (0.52) if education-num rose" in text
-    assert "Plan 3 of 3: No further plan that differs from the ones before was found." in text
-    assert "<th>feature</th><th>now</th><th>plan 1</th><th>plan 2</th><th>plan 3</th>" in text
-    assert "<td>hours-per-week</td><td>40</td><td>46.23</td><td>48.23</td><td>50.23</td>" in text
-    assert text.count("What stands in the way: lock: age; up: hours-per-week.") == 1
-    assert "Row ann, plan 2 of 3: the model says 0, and 1 at the end" in text
-    assert "<b>5</b><span>people</span>" in text
-    assert "<b>67 %</b><span>of them with a plan</span>" in text
-    assert "<b>1.7</b><span>plans each, mean</span>" in text
-    checker = Balance()
-    checker.feed(re.sub(r"<svg.*?</svg>", "", text, flags=re.DOTALL))
-    assert checker.open == []
+def test_baselines_stand_beside_the_method_over_own_and_over_common_rows(tmp_path: Path) -> None:
+    other = make(status=make().status.assign(status=["found", "already", "not_found", "not_found", "unknown_category"]))
+    text = text_of(make().to_html(tmp_path / "a.html", baselines={"nearest": other}))
+    assert "Each method over the rows that it found (n = 1 to 2)." in text
+    assert "All methods over the rows that all of them found (n = 1)." in text
+    assert '<tr class="own"><th scope="row">rsgd-c</th><td>2</td><td>67 %</td>' in text
+    assert '<tr><th scope="row">nearest</th><td>1</td><td>33 %</td>' in text
+    alone = text_of(make().to_html(tmp_path / "b.html"))
+    assert "All methods over" not in alone
+    assert "No other method was given" in alone
 
 
-def test_a_card_has_the_steps_of_a_path_that_takes_several(explanation: Explanation, tmp_path: Path) -> None:
-    text = explanation.to_html(tmp_path / "a.html").read_text(encoding="utf-8")
-    ann, bob, cem, dee, eva = text.split('<article class="card">')[1:]
-    assert "<h4>Step by step</h4><ol><li>education-num: 9 → 9.96; hours-per-week: 40 → 42.49 <span>p 0.31</span>" in ann
-    assert [card.count("<li>") for card in (ann, bob, cem, dee, eva)] == [3, 0, 3, 0, 0]
-    assert "Step by step" not in make(keep="end").to_html(tmp_path / "b.html").read_text(encoding="utf-8")
+def test_baselines_of_other_rows_are_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="not of the same rows: 'nearest' has 1 rows, and 'rsgd-c' 5"):
+        make().to_html(tmp_path / "a.html", baselines={"nearest": make().select(["ann"])})
+    assert not list(tmp_path.iterdir())
 
 
-def test_a_card_has_the_steps_of_every_plan(plans: Explanation, tmp_path: Path) -> None:
-    text = plans.to_html(tmp_path / "a.html").read_text(encoding="utf-8")
-    headings = re.findall("<h4>(.*?)</h4>", text)
-    assert headings == [f"Step by step, plan {number}" for number in (1, 2, 3, 1, 2)]
+def test_of_several_plans_the_first_is_compared(plans: Explanation, tmp_path: Path) -> None:
+    text = text_of(plans.to_html(tmp_path / "a.html", baselines={"nearest": make()}))
+    assert "Of each person the first plan counts." in text
+    assert "All methods over the rows that all of them found (n = 2)." in text
 
 
-def test_many_plans_are_compared_a_few_at_a_time() -> None:
-    (ann,) = make_plans(plans=8).select("ann")._people(1)
-    card = str(page._card(ann))
-    assert card.count("<table>") == 3
-    assert "<th>now</th><th>plan 7</th><th>plan 8</th></tr>" in card
+def test_methods_that_found_nothing_in_common_are_said_to(tmp_path: Path) -> None:
+    nothing = make(status=make().status.assign(status="not_found"))
+    text = text_of(make().to_html(tmp_path / "a.html", baselines={"nearest": nothing}))
+    assert "No row was found by all of them, so their costs cannot be compared." in text
 
 
-def test_a_card_is_silent_where_a_plan_changes_nothing_and_says_whose_reason_it_is(plans: Explanation) -> None:
-    changed = plans.changed.copy()
-    changed.loc[("cem", 2), "owner"] = False
-    status = plans.status.copy()
-    status.loc[("ann", 2), "reason"] = "By a detour."
-    made = make_plans(changed=changed, status=status)
-    ann, _, cem, *_ = (str(page._card(person)) for person in made._people(5))
-    assert "<td>owner</td><td>False</td><td>True</td><td></td>" in cem
-    assert cem.count('class="soft"') == 2
-    assert '<p class="soft">Plans 1 and 3 of 3: The model decides as asked' in ann
-    assert '<p class="soft">Plan 2 of 3: By a detour.</p>' in ann
+def test_subgroups_have_a_table_each_and_small_ones_are_marked(explanation: Explanation, tmp_path: Path) -> None:
+    text = text_of(explanation.to_html(tmp_path / "a.html", by=["sex", ["sex", "owner"]]))
+    assert "<caption>By sex.</caption>" in text
+    assert "<caption>By sex and owner.</caption>" in text
+    assert '<th scope="row">Male *</th><td>2</td>' in text
+    assert '<th scope="row">Male, False *</th><td>2</td>' in text
+    assert "* fewer than 20 were searched" in text
+    assert "<caption>By sex.</caption>" in text_of(explanation.to_html(tmp_path / "b.html", by="sex"))
+    series = pd.Series(list("xxyyy"), name="branch")
+    assert "<caption>By branch.</caption>" in text_of(explanation.to_html(tmp_path / "c.html", by=series))
+    with pytest.raises(InputError, match="unknown column 'sexx'"):
+        explanation.to_html(tmp_path / "d.html", by="sexx")
 
 
-def test_a_page_says_how_many_cards_it_leaves_out(explanation: Explanation, tmp_path: Path) -> None:
-    many = explanation.select(["bob"] * (MOST_CARDS + 3))
-    text = many.to_html(tmp_path / "a.html").read_text(encoding="utf-8")
-    assert text.count('<article class="card">') == MOST_CARDS
-    assert "… and 3 more rows" in text
+def test_a_gap_is_named_on_the_page_and_in_numbers_only_where_there_is_one(
+    explanation: Explanation, tmp_path: Path
+) -> None:
+    text = text_of(across("cem").to_html(tmp_path / "a.html"))
+    assert 'Row cem <span class="pill gap">found, across a gap</span>' in text
+    assert text.count("But no chain of people leads there: the path crosses a gap in the data.") == 1
+    assert "<b>33 %</b><span>of them only across a gap</span>" in text
+    assert "only across a gap" not in text_of(explanation.to_html(tmp_path / "b.html"))
 
 
-@pytest.mark.parametrize("keep", ["all", "end"])
-def test_a_page_of_nothing_and_one_without_paths_are_written(empty: Explanation, keep: str, tmp_path: Path) -> None:
-    made = empty if keep == "all" else make(keep="end")
-    text = made.to_html(tmp_path / "a.html").read_text(encoding="utf-8")
-    assert text.count("<svg") == 2
-    assert ("There are no rows." in text) == (len(made) == 0)
-    assert "Explanation of" in made._repr_html_()
+def test_everybody_is_listed_and_the_first_have_a_page_of_their_own(explanation: Explanation, tmp_path: Path) -> None:
+    text = text_of(explanation.to_html(tmp_path / "a.html", pages=2))
+    assert text.count(SHEET) == 2
+    assert "The first 2 of 5 rows have a page of their own." in text
+    assert '<a href="#person-2">bob</a>' in text
+    assert '<th scope="row">cem</th><td class="t">0 → 1</td><td class="t">0.30 → 0.61</td>' in text
+    check(text)
+    none = text_of(explanation.to_html(tmp_path / "b.html", pages=0))
+    assert SHEET not in none
+    assert "None of 5 rows have a page of their own." in none
+    assert "Row by row" not in none
+    check(none)
+    with pytest.raises(InputError, match="pages is -1; expected"):
+        explanation.to_html(tmp_path / "c.html", pages=-1)
+
+
+def test_a_page_of_many_is_bounded(explanation: Explanation, tmp_path: Path) -> None:
+    many = explanation.select(["bob"] * (MOST_LISTED + 3))
+    path = many.to_html(tmp_path / "a.html")
+    text = text_of(path)
+    assert text.count(SHEET) == MOST_PAGES
+    assert "… and 3 more rows, which are not shown here." in text
+    assert path.stat().st_size < 3_000_000
+
+
+@pytest.mark.parametrize("keep", ["all", "milestones", "end"])
+def test_pages_are_written_however_much_of_the_paths_was_kept(keep: str, tmp_path: Path) -> None:
+    text = text_of(make(keep=keep).to_html(tmp_path / "a.html"))
+    assert text.count(SHEET) == 5
+    assert ("along the path" in text) == (keep != "end")
+    assert ("Step by step" in text) == (keep != "end")
+    check(text)
+
+
+def test_a_page_of_nothing_is_written(empty: Explanation, tmp_path: Path) -> None:
+    text = text_of(empty.to_html(tmp_path / "a.html"))
+    assert "There are no rows." in text
+    check(text)
+    check(text_of(make_plans().select(["eva"]).to_html(tmp_path / "b.html")))
+
+
+def test_everything_on_a_page_is_text(tmp_path: Path) -> None:
+    tables = {EVIL: pd.DataFrame({EVIL: [EVIL]})}
+    path = evil().to_html(
+        tmp_path / "a.html", tables, EVIL, baselines={EVIL: evil()}, by=["sex", EVIL], about={EVIL: EVIL}
+    )
+    text = text_of(path)
+    assert "<img" not in text
+    assert text.count("&lt;img src=x") > 30
+    check(text)
+
+
+SMUGGLE = """() => {
+  const script = document.createElement("script"), image = new Image();
+  script.textContent = "window.ran = 1"; image.src = "http://127.0.0.1:9/a.png"; document.body.append(script, image);
+  return window.ran ?? null;
+}"""
+
+
+def smuggled(browser: Any, path: Path) -> tuple[int | None, str]:
+    """What comes of a script and an image that somebody gets into the page: whether it ran, and why it was not had."""
+    page = browser.new_page()
+    page.goto(path.as_uri())
+    with page.expect_event("requestfailed") as failed:
+        ran = page.evaluate(SMUGGLE)
+    page.close()
+    return ran, failed.value.failure
+
+
+def test_in_a_browser_a_page_asks_for_nothing_runs_nothing_and_fits_a_telephone(tmp_path: Path) -> None:
+    tables = {EVIL: pd.DataFrame({EVIL: [EVIL]})}
+    first = evil().to_html(tmp_path / "evil.html", tables, EVIL, baselines={EVIL: evil()}, by="sex", about={EVIL: EVIL})
+    second = make_plans().to_html(tmp_path / "plans.html", baselines={"nearest": make()}, by=["sex", "age"])
+    with chromium() as browser:
+        for path in (first, second):
+            for width in (1280, 390):
+                with opened(browser, path, width) as page:
+                    page.add_style_tag(
+                        content=".sheet { content-visibility: visible !important; }"
+                    )  # nothing is cut off
+                    assert page.evaluate("document.documentElement.scrollWidth") <= width
+                    assert page.locator("img").count() == 0
+                    assert page.locator(".sheet").first.is_visible()
+        with opened(browser, first, 1280) as page:
+            assert page.title() == EVIL
+            assert page.locator(".sheet h3").first.text_content().startswith(f"Row {EVIL}")
+        with opened(browser, second, 1280) as page:
+            page.get_by_role("link", name="dee").click()
+            assert page.locator("#person-4").bounding_box()["y"] < 50
+            page.locator("#person-4").get_by_role("link", name="← Previous").click()
+            assert page.url.endswith("#person-3")
+            paper = page.pdf(prefer_css_page_size=True)
+        assert smuggled(browser, second) == (None, "csp")
+        # A first page, at least one of tables, one with everybody, and one a person (three plans may take two).
+        assert len(re.findall(rb"/Type /Page\b", paper)) >= 3 + 5

@@ -12,7 +12,7 @@ import typer
 from counterpath import __version__
 from counterpath.benchmark import compare
 from counterpath.cli import options
-from counterpath.cli.evaluating import comparison_tables, rejections, show_comparison
+from counterpath.cli.evaluating import rejections, show_comparison
 from counterpath.cli.fitting import fit_resumably
 from counterpath.cli.printing import say, show
 from counterpath.data import datasets
@@ -55,7 +55,8 @@ def demo(
     for sentence in result.sentences.head(_SENTENCES):
         show(f"  {sentence}")
     show("")
-    result.to_html(out / "report.html", tables=comparison_tables(comparison), title=TITLE)
+    about = {"model": "counterpath demo", "rows": f"{len(people)} of the test rows of Adult"}
+    result.to_html(out / "report.html", title=TITLE, baselines=comparison.results, by=["sex", "race"], about=about)
     result.to_json(out / "explanation.json")
     result.to_csv(out / "counterfactuals.csv")
     for name in ("report.html", "explanation.json", "counterfactuals.csv"):

@@ -11,17 +11,15 @@ from sklearn.metrics import balanced_accuracy_score
 
 from counterpath.answering import OTHER
 from counterpath.benchmark import COMPARED, Comparison, check_methods, compare
-from counterpath.cli import options
+from counterpath.cli import options, reports
 from counterpath.cli.printing import readable, say, show, show_table
 from counterpath.devices import resolve_device
 from counterpath.errors import InputError, choose
 from counterpath.explainer import Explainer
 from counterpath.explanation.columns import FILE
+from counterpath.explanation.comparing import both_tables
 from counterpath.explanation.storage import FORMAT
 from counterpath.files import write_json
-
-OWN = "Each method over the rows that it found"
-COMMON = "All methods over the rows that all of them found"
 
 _SHORT = {"flip ratio": "flip", "violation": "viol.", "confidence": "conf.", "seconds": "sec."}  # for 80 columns
 
@@ -45,7 +43,9 @@ def evaluate(
     drop: options.Columns = "",
     model: options.Own = None,
     device: options.Device = "auto",
-    out: Annotated[Path | None, typer.Option(help="Where to write the numbers as JSON.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Where to write the numbers as .json, or a report as .html.")] = None,
+    by: reports.By = "",
+    pages: reports.Pages = None,
 ) -> None:
     """Measure the model on labelled rows, and compare methods on those that it rejects, and rightly so."""
     options.confidence(confidence)
@@ -54,6 +54,7 @@ def evaluate(
     resolve_device(device)
     if out is not None and out.is_dir():
         raise InputError(f"--out {out} is a folder; expected a file, for instance {out / 'results.json'}")
+    wish = reports.Wish.of(out, by, pages)
     explainer = Explainer.load(model_folder, model=options.model(model), device=device)
     wanted = options.target_class(target_class, explainer.classes_, OTHER)
     given = options.table(file, drop)
@@ -74,7 +75,12 @@ def evaluate(
     kind = "rightly classified" if wanted == OTHER else f"rightly not classified as {wanted}"
     show(f"\nCompared on {len(people):,} of {len(rejected):,} rows that are {kind}, at confidence {confidence:g}:\n")
     show_comparison(comparison)
-    if out is not None:
+    if out is not None and wish.is_report:
+        # The method of the model is what it was fitted for; where it was not compared, the first one that was.
+        name = explainer.method if explainer.method in comparison.results else chosen[0]
+        wish.write(comparison.results[name], out, comparison.results, reports.about(model_folder, file))
+        say(f"wrote {out}")
+    elif out is not None:
         summary = {
             "rows": len(table),
             "accuracy": accuracy,
@@ -110,11 +116,8 @@ def show_comparison(comparison: Comparison) -> None:
 
 
 def comparison_tables(comparison: Comparison) -> dict[str, pd.DataFrame]:
-    """Both tables of a comparison as people read them, by their titles."""
-    return {
-        OWN: readable(comparison.table()),
-        COMMON: readable(comparison.table(common=True).drop(columns=["flip ratio", "local", "gaps", "seconds"])),
-    }
+    """The tables of a comparison as people read them, by their titles."""
+    return {title: readable(table) for title, table in both_tables(comparison.results, comparison.seconds).items()}
 
 
 def legible(explainer: Explainer, table: pd.DataFrame) -> pd.DataFrame:

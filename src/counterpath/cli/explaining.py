@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from counterpath.answering import OTHER
-from counterpath.cli import constraining, options
+from counterpath.cli import constraining, options, reports
 from counterpath.cli.printing import say, show
 from counterpath.devices import resolve_device
 from counterpath.errors import InputError, choose
@@ -23,7 +23,7 @@ WRITERS: dict[str, Callable[[Explanation, Path], Any]] = {
     ".csv": Explanation.to_csv,
     ".parquet": Explanation.to_parquet,
     ".json": lambda result, path: result.to_json(path),
-    ".html": Explanation.to_html,
+    reports.SUFFIX: Explanation.to_html,
 }
 
 
@@ -58,6 +58,8 @@ def explain(
         Path | None,
         typer.Option(help=f"A file that ends in one of {' '.join(WRITERS)}, or - for CSV on standard output."),
     ] = None,
+    by: reports.By = "",
+    pages: reports.Pages = None,
 ) -> None:
     """Say for every row what would have to change for another decision.
 
@@ -80,6 +82,7 @@ def explain(
     if steps and (keep if again is None else again.get(KEEP)) == END:
         raise InputError(f"--steps prints the steps of each path, and keep={END} keeps none: try keep={MILESTONES}")
     resolve_device(device)
+    wish = reports.Wish.of(out, by, pages)
     writer = None if out is None else _writer(out)
     explainer = Explainer.load(model_folder, model=options.model(model), device=device)
     asked: dict[str, Any] = {}
@@ -95,7 +98,12 @@ def explain(
         show(result.to_text(steps))
     else:
         assert out is not None
-        writer(result, out)
+        if wish.is_report:
+            beside = reports.baseline(explainer, result, table)
+            wish.write(result, out, beside, reports.about(model_folder, rows))
+            say(f"wrote {out}")
+        else:
+            writer(result, out)
     _report(result)
 
 

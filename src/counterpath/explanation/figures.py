@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from counterpath.explanation import wording
-from counterpath.plots import INK, PALETTE, SOFT, figure
+from counterpath.plots import INK, PALETTE, SOFT, figure, plain
 
 Ranges: TypeAlias = Mapping[str, tuple[float, float]]
 """The smallest and the largest value of each feature that is a number."""
@@ -160,7 +160,7 @@ def draw_path(
         panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
         if len(step) == 1:
             panels[-1].set_xlim(step[0] - 1, step[0] + 1)
-        fig.suptitle(title, fontsize=10)
+        fig.suptitle(plain(title), fontsize=10)
     return fig
 
 
@@ -236,7 +236,7 @@ def draw_map(landscape: pd.DataFrame, paths: pd.DataFrame, note: str, path: Path
         _codes(axes, landscape)
         drawn = _walks(axes, paths)
         axes.set(xlabel="map x", ylabel="map y", aspect="equal", xticks=(), yticks=())
-        axes.set_title(note, fontsize=9, color=SOFT)
+        axes.set_title(plain(note), fontsize=9, color=SOFT)
         hidden = paths["row"].nunique() - drawn
         fig.suptitle(
             f"Latent map ({drawn} path{'s' if drawn != 1 else ''}{f', {hidden} more not drawn' if hidden else ''})"
@@ -297,4 +297,4 @@ def _marker(step: Any) -> str:
 
 def _short(given: Any, width: int = _LABEL_WIDTH) -> str:
     text = wording.value(given)
-    return text if len(text) <= width else text[: width - 1] + "…"
+    return plain(text if len(text) <= width else text[: width - 1] + "…")

@@ -67,7 +67,12 @@ def list_steps(
     path: pd.DataFrame, schema: Schema, numbers: Collection[str], *, chosen: bool = False
 ) -> tuple[wording.Step, ...]:
     """The steps from milestone to milestone, if there are several: a single one is told by its ends."""
-    stops = list_milestones(path, schema, numbers, chosen=chosen).iloc[1:]
+    return steps_between(list_milestones(path, schema, numbers, chosen=chosen))
+
+
+def steps_between(milestones: pd.DataFrame) -> tuple[wording.Step, ...]:
+    """The same from the milestones, as `list_milestones` has them."""
+    stops = milestones.iloc[1:]
     steps = zip(stops[CHANGES].tolist(), stops["probability"].tolist(), strict=True)
     return tuple(wording.Step(*step) for step in steps) if len(stops) > 1 else ()
 

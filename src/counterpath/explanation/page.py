@@ -1,39 +1,33 @@
-"""Explanations as HTML: a compact table for notebooks, and a page of its own."""
+"""An explanation as one page: what is on it, in which order, and how it is written."""
 
-import html
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
-from matplotlib.figure import Figure
 
 from counterpath import report
-from counterpath.explanation import wording
-from counterpath.explanation.person import Person, which
-from counterpath.explanation.wording import Row
-from counterpath.plots import svg
+from counterpath.explanation import charts, meanings, quality, sheets, wording
+from counterpath.explanation.charts import Map
+from counterpath.explanation.comparing import COMMON
+from counterpath.explanation.person import Person
+from counterpath.explanation.recipe import recipe
+from counterpath.explanation.sheets import Sheet
+from counterpath.explanation.tally import Tally
+from counterpath.report import Markup
 
 NOTICE = "A counterfactual explains the model; it promises nothing about the world."
-MOST_CARDS = 200
-PLANS_IN_A_TABLE = 3
-"""More columns would break words and numbers in two on a card."""
-
-_STYLE = """
-.counterpath { font: 13px/1.45 system-ui, sans-serif; color: #1b1f24; background: white; }
-.counterpath table { border-collapse: collapse; } .counterpath p { margin: .3em 0; }
-.counterpath th, .counterpath td { text-align: left; vertical-align: top; padding: .35em .7em;
-  border-bottom: 1px solid #d9dee4; background: white; color: #1b1f24; }
-.counterpath th, .counterpath .soft { color: #5b6470; font-weight: 600; } .counterpath .soft { font-weight: 400; }
-.counterpath .chip { display: inline-block; border: 1px solid #b9d4e6; background: #eef6fb; border-radius: 1em;
-  padding: 0 .6em; margin: 0 .3em .2em 0; }
-.counterpath .p { white-space: nowrap; } .counterpath td:last-child { min-width: 16em; max-width: 36em; }
-.counterpath .found, .counterpath .already { color: #006b4f; } .counterpath .status { font-weight: 600; }
-.counterpath .crosses_gap { color: #7a5b00; }
-.counterpath .no_other_plan { color: #5b6470; }
-.counterpath .not_found, .counterpath .out_of_time, .counterpath .unknown_category { color: #a94a00; }
-@media print { .counterpath tr { break-inside: avoid; } .counterpath { print-color-adjust: exact; } }
-"""
+MOST_PAGES = 200
+"""How many people have a page of their own unless more or fewer are asked for."""
+MOST_LISTED = 2000
+"""How many people are listed at a glance."""
+MOST_ON_THE_MAP = 30
+FEW = 20
+"""The means of fewer people than this say little."""
+_FIRST = 8
+"""How many features the first page shows."""
+_NAMES = 4
 
 
 @dataclass(frozen=True)
@@ -43,59 +37,91 @@ class Page:
     Attributes:
         title: Its heading.
         headline: One line about all rows.
+        method: How was searched.
         summary: The row of `Explanation.summary` over all rows.
+        changes: Which features change most.
+        comparison: This and other methods side by side, by the titles of the tables.
+        groups: The summary by subgroup, by what was grouped by.
         tables: Further tables by their headings.
-        drawings: Figures by their headings.
-        walks: A figure for each of the first paths.
-        people: Those who get a card, which are rows if everybody has one plan.
+        latent: The map, if there is one.
+        note: What it shows.
+        paths: The paths to draw on it.
+        walked: How many paths there are.
+        people: Those who are listed.
+        sheets: The pages of the first of them.
         total: How many people there are.
         diagnostics: Text about the models.
+        quality: The same as numbers.
+        request: What was asked for.
+        made: When and with which versions.
+        about: What else to say about how it was made.
     """
 
     title: str
     headline: str
+    method: str
     summary: pd.DataFrame
+    changes: Sequence[Tally]
+    comparison: Mapping[str, pd.DataFrame]
+    groups: Mapping[str, pd.DataFrame]
     tables: Mapping[str, pd.DataFrame]
-    drawings: Mapping[str, Figure]
-    walks: Sequence[Figure]
+    latent: Map | None
+    note: str
+    paths: Sequence[pd.DataFrame]
+    walked: int
     people: Sequence[Person]
+    sheets: Sequence[Sheet]
     total: int
     diagnostics: str
+    quality: Mapping[str, Any]
+    request: Mapping[str, Any]
+    made: Mapping[str, Any]
+    about: Mapping[str, str] = field(default_factory=dict)
 
     def write(self, path: Path) -> Path:
         """Write the page."""
-        summary = report.section("In numbers", report.table(self._summary), report.text(self._legend, "soft"))
-        parts = [report.text(NOTICE, "notice"), self._numbers(), summary]
-        parts += [report.section(heading, report.table(_readable(table))) for heading, table in self.tables.items()]
-        parts += [report.section(heading, report.drawing(svg(figure))) for heading, figure in self.drawings.items()]
-        if self.walks:
-            walks = [report.drawing(svg(figure)) for figure in self.walks]
-            parts.append(report.section("The first paths, step by step", report.gallery(walks)))
-        parts.append(self._cards())
-        if self.diagnostics:
-            parts.append(report.section("Diagnostics", report.verbatim(self.diagnostics)))
+        sections = list(self._sections())
+        links = {heading: f"part-{number}" for number, (heading, *_) in enumerate(sections, start=1)}
+        parts = [report.text(NOTICE, "notice"), quality.alarm(self.quality), self._numbers(), *self._most()]
+        parts += [report.contents(links)]
+        parts += [] if self.latent is None else [self.latent.codes]
+        parts += [
+            report.section(heading, *inside, anchor=links[heading], look=look) for heading, look, inside in sections
+        ]
         return report.write_page(path, self.title, parts, lead=self.headline)
 
-    @property
-    def _summary(self) -> pd.DataFrame:
-        shares = {name: self.summary[name].map(wording.percent) for name in ("found", "gaps")}
-        return _readable(self.summary.assign(**shares))
+    def _sections(self) -> Iterator[tuple[str, str, list[Markup]]]:
+        """The heading of each section, its look, and what is in it."""
+        yield "Beside other methods" if len(self.comparison) > 1 else "In numbers", "page", self._methods()
+        if self.groups:
+            yield "By subgroup", "", self._groups()
+        for heading, table in self.tables.items():
+            yield heading, "", [report.table(table.map(wording.value))]
+        if self.latent is not None:
+            yield "Where the paths lead", "", self._map(self.latent)
+        models = quality.details(self.quality, self.diagnostics)
+        if models:
+            yield "Are the models good enough?", "", models
+        yield "How this was made", "", recipe(self.request, self.made, self.about)
+        yield f"All {self._kind} at a glance", "page", self._glance()
+        if self.sheets:
+            yield ("Person by person" if self._several else "Row by row"), "page sheets", self._pages()
 
     @property
     def _several(self) -> bool:
         return "plans" in self.summary
 
     @property
-    def _legend(self) -> str:
-        return (_LEGEND_OF_PLANS if self._several else _LEGEND_OF_ROWS) + _LEGEND_OF_COSTS
+    def _kind(self) -> str:
+        return "people" if self._several else "rows"
 
-    def _numbers(self) -> report.Markup:
+    def _numbers(self) -> Markup:
         row = self.summary.iloc[0]
         gaps = {"of them only across a gap": wording.percent(row["gaps"])} if row["gaps"] > 0 else {}
         each = {"plans each, mean": wording.value(row["plans"], digits=2)} if self._several else {}
         return report.numbers(
             {
-                "people" if self._several else "rows": wording.value(row["n"]),
+                self._kind: wording.value(row["n"]),
                 "searched": wording.value(row["explained"]),
                 "of them with a plan" if self._several else "of them found": wording.percent(row["found"]),
                 **gaps,
@@ -105,118 +131,109 @@ class Page:
             }
         )
 
-    def _cards(self) -> report.Markup:
-        kind, heading = ("people", "Person by person") if self._several else ("rows", "Row by row")
-        more = self.total - len(self.people)
-        rest = [report.text(f"… and {more} more {kind}, which are not shown here.")] if more else []
-        none = [] if self.total else [report.text(f"There are no {kind}.")]
-        return report.section(heading, report.cards([_card(person) for person in self.people]), *rest, *none)
+    def _most(self) -> list[Markup]:
+        """What changes most, as bars; the rest by name."""
+        unit = "plans" if self._several else "rows"
+        if not self.changes:
+            return [report.text(f"No counterfactual was found, so nothing changes in any of the {unit}.")]
+        rows = [(each.feature, _bar(each), each.typical) for each in self.changes[:_FIRST]]
+        rest = [f"{each.feature} {wording.percent(each.share)}" for each in self.changes[_FIRST:]]
+        more = [report.text(f"Less often: {', '.join(rest)}.", "soft")] if rest else []
+        key = (("up", "rises"), ("down", "falls"), ("swap", "changes category"))
+        legend = "".join(f'<span class="key {look}"></span>{words}' for look, words in key)
+        return [
+            report.heading(f"What changes most, in the {unit} that were found", 2),
+            report.listing(("feature", "how often", "typical change"), rows, look="most"),
+            Markup(f'<p class="soft">{legend}</p>'),
+            *more,
+        ]
+
+    def _methods(self) -> list[Markup]:
+        parts = []
+        if self._several:
+            parts.append(report.text("Of each person the first plan counts.", "soft"))
+        names: dict[str, None] = {}
+        for title, table in self.comparison.items():
+            names |= dict.fromkeys(map(str, table.columns))
+            counts = sorted({int(count) for count in table["n"]})
+            over = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+            caption = f"{title} (n = {over})."
+            parts.append(report.table(_readable(table), caption=caption, look="wide", own=self.method))
+        if len(self.comparison) == 1:
+            parts.append(report.text(_ALONE, "soft"))
+        elif not self.comparison[COMMON]["n"].iloc[0]:
+            parts.append(report.text("No row was found by all of them, so their costs cannot be compared."))
+        return [*parts, report.terms(meanings.legend(names))]
+
+    def _groups(self) -> list[Markup]:
+        parts = []
+        for by, table in self.groups.items():
+            small = table["explained"].to_numpy(int) < FEW
+            marked = [f"{label} *" if few else label for label, few in zip(_labels(table), small, strict=True)]
+            shown = _readable(table.set_axis(pd.Index(marked, name=by), axis=0))
+            parts.append(report.table(shown, caption=f"By {by}.", look="wide"))
+            if small.any():
+                parts.append(report.text(f"* fewer than {FEW} were searched: these means say little.", "soft"))
+        names = dict.fromkeys(str(name) for table in self.groups.values() for name in table)
+        told = meanings.legend(str(name) for table in self.comparison.values() for name in table)
+        new = {label: text for label, text in meanings.legend(names).items() if label not in told}
+        return [*parts, report.terms(new), report.text(_QUESTION, "soft")]
+
+    def _map(self, latent: Map) -> list[Markup]:
+        more = f" of {self.walked}" if self.walked > len(self.paths) else ""
+        words = f"{len(self.paths)}{more} path{'' if self.walked == 1 else 's'} on the latent map"
+        note = report.text(f"{words}; it shows {self.note}." if self.note else f"{words}.", "soft")
+        return [latent.draw(self.paths, words, "map big", size=0.6), latent.legend, note]
+
+    def _glance(self) -> list[Markup]:
+        if not self.total:
+            return [report.text(f"There are no {self._kind}.")]
+        paged = len(self.sheets)
+        rows = [_line(number, person, number <= paged) for number, person in enumerate(self.people, start=1)]
+        missing, parts = self.total - len(self.people), []
+        if paged < self.total:
+            told = f"The first {paged}" if paged else "None"
+            parts.append(report.text(f"{told} of {self.total} {self._kind} have a page of their own.", "soft"))
+        parts.append(report.listing(("row", "decision", "probability", "what changes", "result"), rows, look="glance"))
+        if missing:
+            parts.append(report.text(f"… and {missing} more {self._kind}, which are not shown here."))
+        return parts
+
+    def _pages(self) -> list[Markup]:
+        return [sheets.render(sheet, len(self.sheets), self.latent) for sheet in self.sheets]
 
 
-_LEGEND_OF_ROWS = (
-    "n: rows. explained: rows for which a counterfactual was looked for. found: the share of them for which there is "
-    "one. gaps: the share of them whose path crosses a gap in the data. The rest are means over the found ones: "
+_ALONE = (
+    "No other method was given to compare with: the nearest training row with the wanted decision is the one to beat, "
+    'baselines={"nearest": explainer.explain(…, method="nearest")}.'
 )
-_LEGEND_OF_PLANS = (
-    "n: people. explained: people for whom a counterfactual was looked for. found: the share of them who have a plan. "
-    "gaps: the share of them all of whose plans cross a gap in the data. plans: how many they have, on average. The "
-    "rest are means over all plans that were found: "
-)
-_LEGEND_OF_COSTS = (
-    "l0 (features changed), l1, l2_sq, ld_sq (squared distance to the nearest training row), copy (equal to a "
-    "training row), violation (immutable features changed), steps."
+_QUESTION = (
+    "Differences between groups are a question and not a verdict: the models may also simply know less about a group."
 )
 
 
-def notebook(headline: str, people: Sequence[Person], total: int) -> str:
-    """A compact table of some people, with its own style, which touches nothing else in a notebook."""
-    several = any(person.several for person in people)
-    names = ("row", *(["plan"] if several else []), "decision", "what changes", "status")
-    head = "".join(f"<th>{name}</th>" for name in names)
-    body = "".join(_notebook_rows(person) for person in people)
-    more = f'<p class="soft">… and {total - len(people)} more</p>' if total > len(people) else ""
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" if people else ""
-    return f'<div class="counterpath"><style>{_STYLE}</style><p>{html.escape(headline)}</p>{table}{more}</div>'
+def _bar(each: Tally) -> Markup:
+    other = max(each.share - each.up - each.down, 0.0)
+    return charts.bar({"up": each.up, "down": each.down, "swap": other}, wording.percent(each.share))
 
 
-def _notebook_rows(person: Person) -> str:
-    """A person's rows of the table, under one label: what is told, and in one row which plans are missing."""
-    label = html.escape(person.first.label)
-    if not person.several:
-        return _notebook_row(f"<td>{label}</td>", person.first)
-    shown = [(str(row.plan) if row.is_plan else "–", row) for row in person.told]
-    if person.missing:
-        shown.append((wording.listed([str(row.plan) for row in person.missing]), person.missing[0]))
-    heads = [f'<td rowspan="{len(shown)}">{label}</td>'] + [""] * (len(shown) - 1)
-    return "".join(_notebook_row(f"{head}<td>{plan}</td>", row) for head, (plan, row) in zip(heads, shown, strict=True))
-
-
-def _notebook_row(head: str, row: Row) -> str:
-    escape = html.escape
-    chips = "".join(
-        f'<span class="chip">{escape(change.feature)}: {escape(change.old)} → {escape(change.new)}</span>'
-        for change in row.changes
-    )
-    chances = f"{wording.probability(row.p_before)} → {wording.probability(row.p_after)}"
-    reason = escape(row.reason)
-    status = f'<span class="status {row.status}" title="{reason}">{row.status.replace("_", " ")}</span>'
-    cells = (
-        f'{escape(row.before)} → {escape(row.after)}<br><span class="soft p">p {escape(chances)}</span>',
-        chips or '<span class="soft">nothing</span>',
-        f'{status}<br><span class="soft">{reason}{_obstacle(row)}</span>',
-    )
-    return f"<tr>{head}" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
-
-
-def _obstacle(row: Row) -> str:
-    return f"<br>In the way: {html.escape(row.binding)}" if row.binding else ""
-
-
-def _card(person: Person) -> report.Markup:
-    heading = f"Row {person.first.label}: {person.result}"
-    if person.several and person.found:
-        return report.card(heading, *_plans(person))
+def _line(number: int, person: Person, paged: bool) -> tuple[str, ...]:
     row = person.first
-    parts = [report.text(row.sentence), *([report.table(_compared((row,)))] if row.changes else [])]
-    return report.card(heading, *parts, *_steps(row), report.text(row.reason, "soft"))
-
-
-def _plans(person: Person) -> list[report.Markup]:
-    """A sentence a plan, a table of them side by side, the steps of each, and what else is known about it."""
-    told = [row for row in person.told if row.is_plan]
-    parts = [report.text(person.found[0].now)]
-    parts += [report.entry(row.number, row.claim) for row in told]
-    if person.missing:
-        parts.append(report.text(f"{which(person.missing)}: {person.missing[0].claim}", "soft"))
-    starts = range(0, len(person.found), PLANS_IN_A_TABLE)
-    parts += [report.table(_compared(person.found[start : start + PLANS_IN_A_TABLE])) for start in starts]
-    parts += [part for row in person.found for part in _steps(row)]
-    reasons = {reason: [row for row in told if row.reason == reason] for reason in (row.reason for row in told)}
-    for reason, rows in reasons.items():
-        parts.append(report.text(reason if len(reasons) == 1 else f"{which(tuple(rows))}: {reason}", "soft"))
-    return parts
-
-
-def _steps(row: Row) -> list[report.Markup]:
-    """The way there as a list, if it has several steps."""
-    if not row.steps:
-        return []
-    heading = f"Step by step, plan {row.plan}" if row.is_plan else "Step by step"
-    notes = [(step.changes or "no change", f"p {wording.probability(step.probability)}") for step in row.steps]
-    return [report.steps(heading, notes)]
-
-
-def _compared(rows: tuple[Row, ...]) -> pd.DataFrame:
-    """What changes, one row a feature: its value now, and then, or in each plan, where nothing is said if it stays."""
-    changes = [{change.feature: change for change in row.changes} for row in rows]
-    features = list(dict.fromkeys(feature for each in changes for feature in each))
-    # One plan may need more digits than another to tell old from new.
-    now = {f: max((each[f].old for each in changes if f in each), key=len) for f in features}
-    heads = [f"plan {row.plan}" if row.is_plan else "then" for row in rows]
-    cells = [[f, now[f], *(each[f].new if f in each else "" for each in changes)] for f in features]
-    return pd.DataFrame(cells, columns=["feature", "now", *heads])
+    names = [change.feature for change in row.changes] if row.status.found else []
+    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+    decision = f"{row.before} → {row.after}" if row.changes else row.before
+    now, then = wording.probability(row.p_before), wording.probability(row.p_after)
+    chances = now if now == then else f"{now} → {then}"
+    label = report.link(row.label, sheets.anchor(number)) if paged else row.label
+    return label, decision, chances, ", ".join(names[:_NAMES]) + more, person.result
 
 
 def _readable(table: pd.DataFrame) -> pd.DataFrame:
-    """The same table with every value as people write it."""
-    return table.map(wording.value)
+    """A table of numbers by name, as people read it, with its names in the first column."""
+    texts = {meanings.label(str(name)): [meanings.form(str(name), v) for v in table[name]] for name in table}
+    return pd.DataFrame({str(table.index.name or ""): _labels(table), **texts})
+
+
+def _labels(table: pd.DataFrame) -> list[str]:
+    parts = (label if isinstance(label, tuple) else (label,) for label in table.index.tolist())
+    return [", ".join(wording.value(part) for part in label) for label in parts]

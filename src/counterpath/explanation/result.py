@@ -1,8 +1,7 @@
 """The answer to a request for counterfactuals."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,22 +11,19 @@ from matplotlib.figure import Figure
 
 from counterpath.data.schema import Schema
 from counterpath.errors import InputError
-from counterpath.explanation import figures, groups, labels, page, storage, telling, wording
-from counterpath.explanation.columns import BY_ROW, FRAMES, PATH_BACK, path_features
-from counterpath.explanation.keeping import MILESTONES
-from counterpath.explanation.milestones import MOST, choose, list_milestones, list_steps
-from counterpath.explanation.person import Person, gather
+from counterpath.explanation import figures, groups, notebook, page, reporting, storage, wording
+from counterpath.explanation.columns import FRAMES, PATH_BACK, path_features
+from counterpath.explanation.milestones import choose
 from counterpath.explanation.status import FOUND, Status
-from counterpath.explanation.tables import Tables
+from counterpath.explanation.told import Told
 from counterpath.files import write_text
 
 _ROWS_IN_A_TERMINAL = 10
 _ROWS_IN_A_NOTEBOOK = 20
-_PATHS_ON_A_PAGE = 3
 
 
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)
-class Explanation(Tables):
+class Explanation(Told):
     """Counterfactuals for some rows, how they were reached, and what they cost.
 
     If several plans were asked for, each table has one row for each person and plan: a person's rows are together, the
@@ -54,73 +50,16 @@ class Explanation(Tables):
         landscape: The background of the map: `map_x`, `map_y`, `predicted` (a class) and, if known, `volume`.
         note: What the map shows of the latent space.
         compute_measures: The measures, one row a row above, or a function that computes them when they are needed.
-        diagnostics: What to know about the models behind it.
+        diagnostics: What to know about the models behind it, in words.
+        quality: The same as numbers and findings, as `Diagnostics.told` has them; empty where they are not known.
+        made: When and with which versions it was made, and in how many seconds; empty where that is not known.
     """
 
     def __repr__(self) -> str:
         return self.to_text()
 
     def _repr_html_(self) -> str:
-        return page.notebook(self._headline, self._people(_ROWS_IN_A_NOTEBOOK // self.plans), self._count)
-
-    @cached_property
-    def changes(self) -> pd.DataFrame:
-        """Only what changed: one row a changed feature, under the label of its row.
-
-        Columns: `feature`; `from` and `to` in original units; `change`, their difference, or "" where there is none.
-        """
-        return telling.list_changes(self._frames, self.schema.names, self._amounts)
-
-    @cached_property
-    def sentences(self) -> pd.Series:
-        """For each row, what would have to change, in plain language."""
-        texts = [row.sentence for row in self._tell(range(len(self)))]
-        return pd.Series(texts, index=self.factuals.index, name="sentence", dtype=str)
-
-    def milestones(self, i: Any, *, most: int = MOST, plan: int | None = None) -> pd.DataFrame:
-        """The path of one row as a few steps that a person can follow.
-
-        Every milestone is a point of the path, so the model was asked about it and it respects all constraints. They
-        are chosen so that few features change from one to the next, and none goes back and forth: what can be done
-        first and what after it reads as separate steps, and what moves evenly together is one step, however long.
-        `path` has every point, the detours too. See `explanation.milestones` for the formula.
-
-        Args:
-            i: The row, as in `path`.
-            most: How many milestones there may be, from 2: the first is the row as asked, the last one the row as
-                returned. There are fewer where a further one would make no step simpler. If only milestones were
-                kept, there are no more than these.
-            plan: Which plan of the person, as in `path`.
-
-        Returns:
-            Some rows of `path`, with its columns, and `changes`: what is different from the milestone before, for
-            instance "education: school → college; hours: 40 → 45", and "" in the first row. A feature of that name has
-            `feature_` before it.
-        """
-        return list_milestones(self.path(i, plan), self.schema, self._amounts, most, chosen=self._chosen)
-
-    def summary(self, by: groups.By | None = None) -> pd.DataFrame:
-        """Who gets a counterfactual, at what cost, and through which features.
-
-        Args:
-            by: None for one row over all; or one or more columns of the factuals, or a series with one value a row, for
-                one row a group. Numbers with more than 8 values are cut at their quartiles. Where there are several
-                plans, a series may have one value a person, and "plan" groups by the number of the plan.
-
-        Returns:
-            For each group: `n` rows; `explained`, those for which a counterfactual was looked for; `found`, the share
-            of these for which there is one; `gaps`, the share of these for which it is reached only across a gap in
-            the data, so that found − gaps is the share without; over the found ones the mean `l0`, `l1`, `l2_sq`,
-            `ld_sq`, `copy`, `violation` and number of `steps`; and `changes most`, the three features that change most
-            often, with their share.
-
-            Where there are several plans, `n`, `explained`, `found` and `gaps` count people, each once: one plan is
-            enough to be found, and one that crosses no gap not to be among the gaps. `plans` is how many an explained
-            person has, on average. All else is over all found plans.
-        """
-        changed = self.changed[list(self.schema.names)]
-        rows = groups.cases(self.status, self._measures, changed, self.paths, self.plans)
-        return groups.summarise_all(rows) if by is None else groups.summarise_groups(rows, self.factuals, by)
+        return notebook.render(self._headline, self._people(_ROWS_IN_A_NOTEBOOK // self.plans), self._count)
 
     def plot_changes(self, path: str | Path | None = None) -> Figure:
         """Draw how often each feature changes in the rows that were found, by how much, and in which direction.
@@ -166,6 +105,8 @@ class Explanation(Tables):
             "request": self.request,
             "note": self.note,
             "diagnostics": self.diagnostics,
+            "quality": dict(self.quality),
+            "made": dict(self.made),
         }
         text = storage.dumps(frames, rest)
         if path is not None:
@@ -184,6 +125,8 @@ class Explanation(Tables):
                 note=rest["note"],
                 compute_measures=frames["measures"],
                 diagnostics=rest["diagnostics"],
+                quality=rest.get("quality", {}),
+                made=rest.get("made", {}),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise InputError(f"the explanation is damaged: {type(error).__name__} {error}; write it again") from error
@@ -220,72 +163,31 @@ class Explanation(Tables):
         path: str | Path,
         tables: Mapping[str, pd.DataFrame] | None = None,
         title: str = "Counterfactual explanations",
+        *,
+        baselines: Mapping[str, Told] | None = None,
+        by: groups.By | Sequence[groups.By] = (),
+        pages: int = page.MOST_PAGES,
+        about: Mapping[str, str] | None = None,
     ) -> Path:
-        """Write one self-contained page: key numbers, figures, and a card for each row, or each person with all plans.
+        """Write one self-contained file for the screen and for paper, which needs no network and runs no script.
+
+        It has a first page with the key numbers, what changes most and the contents; a table of methods side by side;
+        measures by subgroup; the latent map; everybody at a glance; how good the models are; how it was made; and a
+        page for each person.
 
         Args:
             path: The file.
             tables: Further tables to show, by their headings.
             title: The heading of the page.
+            baselines: What other methods found for the same rows, by their names, to be shown beside this; for instance
+                `{"nearest": explainer.explain(people, 1, method="nearest")}`, or `benchmark.compare(…).results`. Of
+                several plans the first counts.
+            by: What to group by, as in `summary`; a list has one table for each of its members.
+            pages: How many people have a page of their own; further ones are only listed.
+            about: What else to say about how it was made, for instance `{"model": "credit-2026"}`.
         """
-        drawings = {
-            f"What changes, in the {'rows' if self.plans == 1 else 'plans'} that were found": self.plot_changes()
-        }
-        if len(self.landscape):
-            drawings["Where the paths lead"] = self.plot_map()
-        walkers = labels.walkers(self.paths)[:_PATHS_ON_A_PAGE]
-        return page.Page(
-            title=title,
-            headline=self._headline,
-            summary=self.summary(),
-            tables=tables or {},
-            drawings=drawings,
-            walks=[self._draw_path(self._steps(position), position) for position in walkers],
-            people=self._people(page.MOST_CARDS, steps=True),
-            total=self._count,
-            diagnostics=self.diagnostics,
-        ).write(Path(path))
-
-    @cached_property
-    def _amounts(self) -> frozenset[str]:
-        return telling.amounts(self.schema, self.factuals)
-
-    @cached_property
-    def _ranges(self) -> dict[str, tuple[float, float]]:
-        return telling.ranges(self.factuals, self.counterfactuals, self._amounts)
-
-    @property
-    def _chosen(self) -> bool:
-        """Whether all points of paths are milestones."""
-        return self.keep == MILESTONES
-
-    @property
-    def _headline(self) -> str:
-        return telling.headline(self.status["status"].tolist(), self.request, self._person.tolist())
-
-    @property
-    def _frames(self) -> dict[str, pd.DataFrame]:
-        return {name: getattr(self, name) for name in BY_ROW}
-
-    def _tell(self, positions: Iterable[int]) -> list[wording.Row]:
-        places = list(positions)
-        frames = {name: frame.iloc[places] for name, frame in self._frames.items()}
-        return telling.tell(frames, self.schema.names, self._amounts, self.request)
-
-    def _people(self, most: int, steps: bool = False) -> list[Person]:
-        """The first people, at least one, whole: with all their plans, and the steps of each if they are to be told."""
-        order = np.argsort(self._person, kind="stable")
-        places = order[self._person[order] < max(most, 1)].tolist()
-        rows = self._tell(places)
-        if steps:
-            rows = [replace(row, steps=self._told_steps(row, at)) for row, at in zip(rows, places, strict=True)]
-        return gather(rows, self._person[places].tolist())
-
-    def _told_steps(self, row: wording.Row, position: int) -> tuple[wording.Step, ...]:
-        path = self._steps(position)
-        if not row.status.found or not len(path):
-            return ()
-        return list_steps(path, self.schema, self._amounts, chosen=self._chosen)
+        given = reporting.Wanted(title, tables or {}, baselines or {}, by, pages, about or {})
+        return reporting.gather(self, given).write(Path(path))
 
     def _draw_path(self, steps: pd.DataFrame, position: int, path: Path | None = None) -> Figure:
         (row,) = self._tell([position])

@@ -11,7 +11,7 @@ from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 
 from counterpath.explanation import wording
-from counterpath.plots import COLORS, INK, PALETTE, SOFT, figure
+from counterpath.plots import COLORS, INK, PALETTE, SOFT, figure, plain
 
 MOST_SHOWN = 9
 """How many features are drawn at most: those that most methods change."""
@@ -47,7 +47,7 @@ def draw_side_by_side(
     shown = moving[:MOST_SHOWN]
     heights = [1.25, *([0.62] * len(shown))]
     with figure(path, 2.6 + 1.75 * len(walks), 4.6 + sum(heights)) as fig:
-        fig.suptitle(title, fontsize=11, color=INK)
+        fig.suptitle(plain(title), fontsize=11, color=INK)
         parts: Any = fig.subfigures(2, 1, height_ratios=(3.6, 0.6 + sum(heights)))
         above, below = parts
         _map(above.subplots(), above, landscape, walks)
@@ -58,7 +58,7 @@ def draw_side_by_side(
             _probability(column[0], name, steps, asked[1])
             changed = sum(_differs(values) for _, values in features[name].iloc[[0, -1]].items())
             column[0].set_title(f"{name}\n{changed} feature{'s' if changed != 1 else ''} changed", fontsize=9)
-        panels[0, 0].set_ylabel(f"probability\nof {asked[0]}", rotation=0, ha="right", va="center", fontsize=8)
+        panels[0, 0].set_ylabel(plain(f"probability\nof {asked[0]}"), rotation=0, ha="right", va="center", fontsize=8)
         for row, feature in zip(panels[1:], shown, strict=True):
             values = {name: frame[feature] for name, frame in features.items()}
             _feature(row, values, {name: _shares(steps) for name, steps in walks.items()}, feature in numbers)
@@ -85,7 +85,7 @@ def _differs(values: pd.Series) -> bool:
 def _map(axes: Axes, fig: Any, landscape: pd.DataFrame, walks: Mapping[str, pd.DataFrame]) -> None:
     if len(landscape):
         for (label, group), color in zip(landscape.groupby("predicted", observed=True), _CLASSES, strict=False):
-            text = f"model says {wording.value(label)}"
+            text = plain(f"model says {wording.value(label)}")
             axes.scatter(group["map_x"], group["map_y"], s=5, color=color, lw=0, rasterized=True, label=text, zorder=1)
     start = next(iter(walks.values())).iloc[0]
     look: Any = {"s": 46, "color": "white", "edgecolor": INK, "lw": 1.3, "zorder": 6}
@@ -166,4 +166,4 @@ def _color(name: str) -> str:
 
 
 def _short(text: str, width: int = 15) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
+    return plain(text if len(text) <= width else text[: width - 1] + "…")

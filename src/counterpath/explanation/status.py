@@ -53,3 +53,9 @@ _TEXTS = {
     Status.NO_OTHER_PLAN: "No further plan that differs from the ones before was found, so the row is returned "
     "unchanged; ask for fewer plans, or try a lower confidence, more steps or fewer constraints.",
 }
+
+LED = (
+    "The local search got stuck; this path leads straight through the latent space to the nearest place that the model "
+    "accepts, decoded from a training row."
+)
+"""The reason of a row that was found only by being led."""

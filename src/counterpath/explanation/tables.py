@@ -1,7 +1,7 @@
 """What an explanation holds: tables that fit together, and rows that can be looked up and taken out of all of them."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -48,6 +48,8 @@ class Tables:
     note: str
     compute_measures: Callable[[], pd.DataFrame] | pd.DataFrame
     diagnostics: str = ""
+    quality: Mapping[str, Any] = field(default_factory=dict)
+    made: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_tables({name: getattr(self, name) for name in FRAMES}, self.schema.names)
