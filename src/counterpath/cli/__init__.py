@@ -16,6 +16,7 @@ from counterpath.cli.explaining import explain
 from counterpath.cli.fitting import fit, schema
 from counterpath.cli.printing import fail, say
 from counterpath.cli.reproducing import reproduce
+from counterpath.cli.serving import serve
 from counterpath.errors import CounterpathError
 
 EXIT_CODES = {
@@ -29,7 +30,7 @@ _HELP = "Counterfactual explanations with realistic paths.\n\nExit codes:\n\n" +
     f"{code}: {meaning}." for code, meaning in EXIT_CODES.items()
 )
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-for command in (demo, schema, fit, explain, evaluate, reproduce, bench):
+for command in (demo, schema, fit, explain, evaluate, reproduce, bench, serve):
     app.command()(command)
 
 

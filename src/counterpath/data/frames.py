@@ -49,7 +49,7 @@ def read_table(path: str | Path) -> pd.DataFrame:
         InputError: The file is not there, is empty, cannot be read as what its name says, or has another name.
     """
     if str(path) == STANDARD_INPUT:
-        return _read(_csv, sys.stdin.buffer.read(), "standard input")
+        return csv_table(sys.stdin.buffer.read(), "standard input")
     file = Path(path)
     suffix = "".join(file.suffixes[-2:]) if file.suffix.lower() == ".gz" else file.suffix
     reader = choose(f"kind of table (the end of {file.name!r})", suffix.lower(), READERS)
@@ -58,6 +58,15 @@ def read_table(path: str | Path) -> pd.DataFrame:
     except OSError as error:
         raise InputError(f"the table {file} cannot be read: {error.strerror}") from error
     return _read(reader, content, str(file))
+
+
+def csv_table(content: bytes, name: str) -> pd.DataFrame:
+    """The table in comma-separated values with a header; an error names where they are from.
+
+    Raises:
+        InputError: There is nothing, or nothing that can be read.
+    """
+    return _read(_csv, content, name)
 
 
 def _read(reader: Callable[[bytes], pd.DataFrame], content: bytes, name: str) -> pd.DataFrame:
