@@ -1,9 +1,10 @@
 """One progress bar for everything that takes long."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol, runtime_checkable
+from contextvars import ContextVar
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -18,6 +19,23 @@ class Advance(Protocol):
         ...
 
 
+Listener: TypeAlias = Callable[[str, int, int, str], None]
+"""Told what is being done, how much of it is, out of how much, and the note at the end of the bar."""
+
+# Of the thread that works: what others do meanwhile is none of the listener's business.
+_LISTENER: ContextVar[Listener | None] = ContextVar("listener", default=None)
+
+
+@contextmanager
+def heard_by(listener: Listener) -> Iterator[None]:
+    """Tell `listener` of every advance of every bar in the block, whether or not the bar is shown."""
+    token = _LISTENER.set(listener)
+    try:
+        yield
+    finally:
+        _LISTENER.reset(token)
+
+
 @contextmanager
 def track(description: str, total: int, *, shown: bool | None = None) -> Iterator[Advance]:
     """Show a bar on standard error while the block runs.
@@ -27,7 +45,25 @@ def track(description: str, total: int, *, shown: bool | None = None) -> Iterato
         total: How many advances make it complete.
         shown: True or False to force it; by default a bar is shown where standard error is a terminal.
     """
-    if not (sys.stderr.isatty() if shown is None else shown):
+    listener, done = _LISTENER.get(), 0
+    with _bar(description, total, shown=sys.stderr.isatty() if shown is None else shown) as move:
+        if listener is None:
+            yield move
+            return
+
+        def advance(amount: int = 1, note: str = "") -> None:
+            nonlocal done
+            done += amount
+            move(amount, note)
+            listener(description, done, total, note)
+
+        listener(description, 0, total, "")
+        yield advance
+
+
+@contextmanager
+def _bar(description: str, total: int, *, shown: bool) -> Iterator[Advance]:
+    if not shown:
         yield lambda amount=1, note="": None
         return
     columns = (

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 import torch
 
+from counterpath import blocks
 from counterpath.data import datasets
 from counterpath.data.datasets import Dataset, load
 from counterpath.errors import InputError
@@ -30,6 +31,7 @@ def patched() -> object:
         patch.setattr(tabular, "BANDWIDTHS", (0.01, 2.0))
         patch.setattr(tabular, "DAMPINGS", (1e-6, 1e-2))
         patch.setattr(tabular, "load", _small)
+        patch.setitem(blocks._ROWS, "cpu", 40)  # as many rows as there are factuals: blocks are padded
         yield patch
 
 

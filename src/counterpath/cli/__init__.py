@@ -13,6 +13,7 @@ from counterpath.cli.adult import demo
 from counterpath.cli.benching import bench
 from counterpath.cli.evaluating import evaluate
 from counterpath.cli.explaining import explain
+from counterpath.cli.exploring import explore
 from counterpath.cli.fitting import fit, schema
 from counterpath.cli.printing import fail, say
 from counterpath.cli.reproducing import reproduce
@@ -32,6 +33,7 @@ _HELP = "Counterfactual explanations with realistic paths.\n\nExit codes:\n\n" +
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 for command in (demo, schema, fit, explain, evaluate, reproduce, bench, serve):
     app.command()(command)
+app.command("app")(explore)
 
 
 @app.callback(invoke_without_command=True, help=_HELP)
