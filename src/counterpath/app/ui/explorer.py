@@ -16,18 +16,18 @@ from counterpath.app.ui import limits, parts
 from counterpath.app.ui.answers import Answers
 from counterpath.app.ui.comparing import Bookmarks, Methods
 from counterpath.app.ui.drawing import Drawing
-from counterpath.app.ui.exporting import FORMATS, content
 from counterpath.app.ui.figures import Relief, map_figure
 from counterpath.app.ui.form import Form
 from counterpath.app.ui.limits import BOTH
 from counterpath.app.ui.opening import Opened
 from counterpath.app.ui.plans import Plan, plans_of
 from counterpath.app.ui.relief import relief_for
+from counterpath.app.ui.taking_home import TakingHome
 from counterpath.app.ui.walking import Walking
 from counterpath.app.ui.wanting import Wanting, available
 from counterpath.benchmark import COMPARED, Comparison
 from counterpath.data.wishes import count
-from counterpath.errors import CounterpathError, InputError
+from counterpath.errors import InputError
 from counterpath.explanation import Explanation
 
 _PARTS = {
@@ -38,7 +38,6 @@ _PARTS = {
     "map": "Map",
     "compare": "Compare",
 }
-_UNEXPECTED = "Something unexpected happened; the terminal has the details."
 
 
 class Explorer:
@@ -72,7 +71,7 @@ class Explorer:
         with parts.section("plans", "Plans"):
             self._wanting = Wanting(self._explainer, self._find, self._stop)
             self._answers = Answers(self._explainer.schema_, self._show_path, self._bookmark, self._loosen)
-            self._build_exports()
+            self._home = TakingHome("explanation", "the plans", self._to_take, self._wanting.problem)
         with parts.section("path", "Path", "Every step from the person as they are to the plan, as the model sees it."):
             self._walking = Walking()
         lead = "Where people lie for the generative model, and which way each path takes through them."
@@ -82,14 +81,8 @@ class Explorer:
             self._methods = Methods(self._compare)
             self._bookmarks = Bookmarks()
 
-    def _build_exports(self) -> None:
-        with ui.element("div").classes("cp-row") as self._exports:
-            ui.label("Take it home:").classes("cp-soft")
-            for suffix in FORMATS:
-                save = ui.button(suffix.upper(), on_click=lambda suffix=suffix: self._export(suffix))
-                save.props("outline dense no-caps")
-                parts.named(save, f"Download the plans as {suffix.upper()}")
-        self._exports.set_visibility(False)
+    def _to_take(self) -> tuple[Explanation, dict[str, pd.DataFrame]] | None:
+        return None if self._result is None else (self._result, self._tables)
 
     def _forget(self) -> None:
         """Drop the plans of whoever was on the page before."""
@@ -101,7 +94,7 @@ class Explorer:
         self._walking.clear()
         self._map.clear()
         self._methods.clear()
-        self._exports.set_visibility(False)
+        self._home.show(there=False)
 
     def _outdated(self) -> None:
         """Say that plans are shown for other values or limits."""
@@ -148,7 +141,7 @@ class Explorer:
 
     def _show(self, result: Explanation, plans: list[Plan]) -> None:
         self._result = result
-        self._exports.set_visibility(True)
+        self._home.show(there=True)
         self._show_path(plans[0])
 
     def _show_path(self, plan: Plan) -> None:
@@ -195,28 +188,15 @@ class Explorer:
         with self._root:  # the button that was pressed is gone with what it belonged to
             self._find()
 
-    async def _export(self, suffix: str) -> None:
-        if self._result is not None:
-            data = await asyncio.to_thread(content, self._result, suffix, self._tables)
-            ui.download.content(data, f"explanation.{suffix}", FORMATS[suffix][0])
-
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         """Start a search in place of the one that runs."""
         self._cancel()
         self._search = background_tasks.create(self._guarded(work), name="search")
 
     async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
-        with self._root:
-            self._wanting.problem.set_text("")
+        with self._root, parts.told(self._wanting.problem, self._wanting.rest):
             try:
                 await work
-            except CounterpathError as error:
-                self._wanting.problem.set_text(str(error))
-                self._wanting.rest()
-            except Exception:
-                self._wanting.problem.set_text(_UNEXPECTED)
-                self._wanting.rest()
-                raise
             finally:
                 self._methods.rest()
 

@@ -9,12 +9,13 @@ from nicegui import background_tasks, ui
 
 from counterpath.app.desk import Desk
 from counterpath.app.ui import parts
-from counterpath.app.ui.exporting import FORMATS, content
+from counterpath.app.ui.exporting import Tables
 from counterpath.app.ui.group_asking import GroupAsking
 from counterpath.app.ui.group_findings import Findings
 from counterpath.app.ui.group_tables import together
 from counterpath.app.ui.people import People
-from counterpath.errors import CounterpathError, InputError
+from counterpath.app.ui.taking_home import TakingHome
+from counterpath.errors import InputError
 from counterpath.explanation import Explanation
 
 Open: TypeAlias = Callable[[pd.DataFrame], None]
@@ -22,7 +23,6 @@ Open: TypeAlias = Callable[[pd.DataFrame], None]
 
 _AT_ONCE = 32
 """How many people are explained before progress is told, and others' questions have their turn."""
-_UNEXPECTED = "Something unexpected happened; the terminal has the details."
 _LEAD = (
     "Explain many people at once: for whom is there a counterfactual, what does it cost them, and which features does "
     "it take? Differences between groups may be the model's, the data's, or chance."
@@ -91,13 +91,7 @@ class GroupView:
                 self._doing = ui.label()
         self._bar = ui.linear_progress(show_value=False, size="8px").props("rounded instant-feedback")
         parts.named(self._bar, "Share of the people who are explained")
-        with ui.element("div").classes("cp-row") as self._exports:
-            ui.label("Take it home:").classes("cp-soft")
-            for suffix in FORMATS:
-                save = ui.button(suffix.upper(), on_click=lambda suffix=suffix: self._export(suffix))
-                save.props("outline dense no-caps")
-                parts.named(save, f"Download the group as {suffix.upper()}")
-        self._exports.set_visibility(False)
+        self._home = TakingHome("group", "the group", self._to_take, self._problem)
 
     def _begin(self) -> None:
         self._cancel()
@@ -125,29 +119,18 @@ class GroupView:
         with self._outer:
             self._findings = Findings(result, summary, None if self._on_open is None else self._opened)
             await self._findings.regroup()
-        self._exports.set_visibility(True)
+        self._home.show(there=True)
 
     def _opened(self, place: int) -> None:
         if self._on_open is not None and self._result is not None:
             self._on_open(self._result.factuals.iloc[[place]])
 
-    async def _export(self, suffix: str) -> None:
-        if self._result is not None and self._findings is not None:
-            data = await asyncio.to_thread(content, self._result, suffix, self._findings.tables)
-            ui.download.content(data, f"group.{suffix}", FORMATS[suffix][0])
+    def _to_take(self) -> tuple[Explanation, Tables] | None:
+        return None if self._result is None or self._findings is None else (self._result, self._findings.tables)
 
     async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
-        with self._root:
-            self._problem.set_text("")
-            try:
-                await work
-            except CounterpathError as error:
-                self._problem.set_text(str(error))
-                self._rest()
-            except Exception:
-                self._problem.set_text(_UNEXPECTED)
-                self._rest()
-                raise
+        with self._root, parts.told(self._problem, self._rest):
+            await work
 
     def _busy(self, done: int, total: int) -> None:
         self._doing.set_text(f"{done} of {total} people …")

@@ -1,10 +1,14 @@
 """Small parts of the page: text in any tag, headings, tables. All text is text, whatever is in it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from nicegui import ui
 from nicegui.elements.mixins.text_element import TextElement
+
+from counterpath.errors import CounterpathError
+
+UNEXPECTED = "Something unexpected happened; the terminal has the details."
 
 
 def text(tag: str, content: str, classes: str = "") -> TextElement:
@@ -63,3 +67,21 @@ def problem(content: str = "") -> ui.label:
     label.props["role"] = "alert"
     label.bind_visibility_from(label, "text", backward=bool)
     return label
+
+
+@contextmanager
+def told(problem: ui.label, rest: Callable[[], object] = lambda: None) -> Iterator[None]:
+    """Say on the page what goes wrong inside, and then come to rest.
+
+    What nobody expected is raised again, so that the terminal has it whole.
+    """
+    problem.set_text("")
+    try:
+        yield
+    except CounterpathError as error:
+        problem.set_text(str(error))
+        rest()
+    except Exception:
+        problem.set_text(UNEXPECTED)
+        rest()
+        raise
