@@ -1,6 +1,6 @@
 """From a request to what was found: who is searched for, what came of it, and in which words."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pandas as pd
@@ -184,8 +184,7 @@ def _searched(learned: Learned, scope: Scope, before: Tensor, place: Tensor, wan
     wide = _repeated(scope, request.plans).at(short)
     ways = obstacles(wide, paths.x[paths.last[short]], probability, request.constraints) if len(short) else []
     in_the_way = dict(zip(short.tolist(), ways, strict=True))
-    told = [_told(paths, row, request, in_the_way.get(row, [])) for row in range(len(paths.reason))]
-    return _group(plans, told, scope, before, place, wanted, request)
+    return _group(plans, _told(paths, request, in_the_way), scope, before, place, wanted, request)
 
 
 def _group(
@@ -200,11 +199,8 @@ def _group(
     """One row for each person and plan."""
     count = request.plans
     numbers = torch.arange(count, device=place.device)
-    missing = [
-        _Told(Status.NO_OTHER_PLAN, _NO_TIME if cut else Status.NO_OTHER_PLAN.text) for cut in plans.cut.tolist()
-    ]
-    given = zip(told, missing, plans.exists.tolist(), strict=True)
-    whole = [what if there else nothing for what, nothing, there in given]
+    given = zip(told, plans.exists.tolist(), plans.cut.tolist(), strict=True)
+    whole = [what if there else _MISSING[cut] for what, there, cut in given]
     group = Group(
         wanted,
         (place[:, None] * count + numbers).flatten(),
@@ -230,18 +226,34 @@ class _Told:
     binding: str = ""
 
 
-def _told(paths: Paths, row: int, request: Request, obstacles: Sequence[Obstacle]) -> _Told:
-    """What came of a row, and why, in a sentence."""
-    reason = StopReason(int(paths.reason[row]))
-    if reason is StopReason.CONFIDENCE_REACHED:
-        status = Status.CROSSES_GAP if bool(paths.gap[row]) else Status.FOUND
-        return _Told(status, LED if bool(paths.led[row]) else status.text)
+_MISSING = {cut: _Told(Status.NO_OTHER_PLAN, _NO_TIME if cut else Status.NO_OTHER_PLAN.text) for cut in (False, True)}
+"""What is said of a plan that is not there, by whether the time was up."""
+
+
+def _told(paths: Paths, request: Request, obstacles: Mapping[int, Sequence[Obstacle]]) -> list[_Told]:
+    """What came of every row, and why, in a sentence."""
+    best, reasons = paths.probability[paths.last].tolist(), [StopReason(code) for code in paths.reason.tolist()]
+    found = {
+        (led, gap): _Told(status, LED if led else status.text)
+        for led in (False, True)
+        for gap, status in ((False, Status.FOUND), (True, Status.CROSSES_GAP))
+    }
+    whys = enumerate(zip(reasons, paths.led.tolist(), paths.gap.tolist(), strict=True))
+    return [
+        found[led, gap]
+        if reason is StopReason.CONFIDENCE_REACHED
+        else _told_short(reason, best[row], request, obstacles.get(row, ()))
+        for row, (reason, led, gap) in whys
+    ]
+
+
+def _told_short(reason: StopReason, best: float, request: Request, obstacles: Sequence[Obstacle]) -> _Told:
+    """The same for a row whose best point, with this probability of the wanted outcome, is not good enough."""
     if reason is StopReason.OUT_OF_TIME:
         return _Told(Status.OUT_OF_TIME, Status.OUT_OF_TIME.text)
     why = "No training row within what may change has the wanted outcome with the asked confidence."
     why = why if request.method == NEAREST else _NOT_FOUND[reason]
     if obstacles:
-        best = float(paths.probability[paths.last[row]])
         other = f"{wording.probability(best)}, but another class is more probable there"
         score = wording.shortfall(best, request.confidence) if best < request.confidence else other
         why = (

@@ -61,7 +61,7 @@ def assemble(
     kept = list(starmap(partial(_kept, learned, factuals, request.keep), found))
     told = pd.DataFrame(
         {
-            "status": [status for _ in unknown for status in _skipped(plans)],
+            "status": _skipped(plans) * len(unknown),
             "reason": [reason for why in unknown for reason in _skipped_reasons(why, plans)],
             "imputed": np.repeat(np.array(imputed, dtype=object), plans),
             "binding": "",
@@ -129,10 +129,9 @@ def _as_returned(learned: Learned, group: Group, counterfactuals: pd.DataFrame) 
     """
     rows = counterfactuals.iloc[group.place.cpu().numpy()]
     after = torch.where(group.moved[:, None], learned.subject.about(rows, group.counterfactual), group.before)
-    met, found = group.wanted.met(after).tolist(), [status.found for status in group.status]
     status, reason = list(group.status), list(group.reason)
-    for place in range(len(status)):
-        if found[place] and not met[place]:
+    for place in (~group.wanted.met(after)).nonzero()[:, 0].tolist():
+        if status[place].found:
             status[place], reason[place] = Status.NOT_FOUND, _ON_THE_GRID
     return replace(group, status=tuple(status), reason=tuple(reason)), after
 

@@ -48,18 +48,20 @@ def obstacles(
     full = changed.sum(-1) >= (constraints.max_changes or len(scope.encoder.schema) + 1)
     more = torch.full_like(here, -torch.inf)
     for feature, (name, part) in enumerate(zip(scope.encoder.schema.names, scope.encoder.layout, strict=True)):
+        kinds = {rises: _kind(scope, constraints, name, rises=rises) for rises in (False, True)}
         for tried in _alternatives(scope.encoder, end, feature):
             reached = probability(tried)
             better = reached > here + _MORE
             outside = ((tried < scope.lower) | (tried > scope.upper)).any(-1)
             further = full & ~changed[:, feature] & ~outside
             more = torch.where(better & further, more.maximum(reached), more)
-            for row in (better & outside).nonzero()[:, 0].tolist():
-                rises = bool((tried[row, part] > scope.factual[row, part]).any())
-                kind = _kind(scope, constraints, name, rises=rises)
-                found[row].append(Obstacle(kind, name, float(reached[row])))
-    for row in (more > -torch.inf).nonzero()[:, 0].tolist():
-        found[row].append(Obstacle("max_changes", str(constraints.max_changes), float(more[row])))
+            rows = (better & outside).nonzero()[:, 0]
+            rises = (tried[rows, part] > scope.factual[rows, part]).any(-1)
+            for row, up, reach in zip(rows.tolist(), rises.tolist(), reached[rows].tolist(), strict=True):
+                found[row].append(Obstacle(kinds[up], name, reach))
+    rows = (more > -torch.inf).nonzero()[:, 0]
+    for row, reach in zip(rows.tolist(), more[rows].tolist(), strict=True):
+        found[row].append(Obstacle("max_changes", str(constraints.max_changes), reach))
     return [_strongest(group) for group in found]
 
 

@@ -4,7 +4,7 @@ import difflib
 import importlib
 from collections.abc import Iterable, Mapping
 from types import ModuleType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -19,6 +19,18 @@ class CounterpathWarning(UserWarning):
 
 class InputError(CounterpathError, ValueError):
     """The caller's data or arguments cannot be used as they are."""
+
+
+class RowsError(InputError):
+    """Some rows cannot be used as they are, and the others can.
+
+    Attributes:
+        reasons: By the index label of every row that cannot be used, why not.
+    """
+
+    def __init__(self, reasons: Mapping[Any, str]) -> None:
+        super().__init__(next(iter(reasons.values())))
+        self.reasons = dict(reasons)
 
 
 class NotFittedError(CounterpathError, RuntimeError):
@@ -39,6 +51,10 @@ class GeometryError(CounterpathError, ArithmeticError):
 
 class StoreError(CounterpathError, ValueError):
     """A model directory is missing, foreign, damaged, or of a newer version."""
+
+
+class BatchError(CounterpathError, RuntimeError):
+    """A batch job cannot go on; what was done is kept, and the same command goes on from there."""
 
 
 class MissingExtraError(CounterpathError, ImportError):

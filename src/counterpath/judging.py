@@ -31,6 +31,11 @@ class Judge:
     data: Data | None
     copies: bool = True
 
+    @property
+    def all_may(self) -> bool:
+        """Whether every row with the wanted outcome may be returned, and the training rows need not be looked at."""
+        return self.copies or self.data is None
+
     def met(self, x: Float[Tensor, "n D"], wanted: Wanted) -> Bool[Tensor, "n"]:
         """Which rows have the wanted outcome, and may be returned."""
         return self._may(x, wanted.met(self.answers(x)))
@@ -76,7 +81,10 @@ class Judge:
         return replace(held, led=paths.led, gap=paths.gap)
 
     def _may(self, x: Tensor, met: Tensor) -> Tensor:
-        return met if self.copies or self.data is None else met & ~self.data.copies(x)
+        if self.all_may:
+            return met
+        assert self.data is not None
+        return met & ~self.data.copies(x)
 
 
 def _spread(space: LatentModel, z: Tensor, told: Tensor | None) -> Tensor:

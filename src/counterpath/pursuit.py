@@ -19,12 +19,12 @@ from counterpath.network import Network
 from counterpath.paths import Paths, behind, better, ended, firsts, flat, merged, progress, some, stations
 from counterpath.patience import Over, unlimited
 from counterpath.routing import travel
-from counterpath.scope import Scope, legal
+from counterpath.scope import Scope
 from counterpath.search.nearest import nearest_within, straight_path
 from counterpath.search.objective import Objective
-from counterpath.search.step import Slope
-from counterpath.search.traverse import StopReason, traverse
+from counterpath.search.traverse import StopReason, StopRule, never_waits, traverse
 from counterpath.search.wanted import Wanted
+from counterpath.stopping import AtLegalRow
 from counterpath.tidying import needless, within_reach
 
 AT_ONCE = 16384
@@ -211,26 +211,27 @@ class Quest:
         walk = self.walk
         return led(self.judge, self.network.landmarks, scope, wanted, step_size=walk.step_size, carry=walk.carry)
 
-    def _attempts(self, method: Method, scope: Scope, wanted: Wanted) -> list[tuple[Callable[[Slope], Tensor], bool]]:
+    def _attempts(self, method: Method, scope: Scope, wanted: Wanted) -> list[tuple[StopRule, bool]]:
         """When to stop in one search after the other, and whether it carries the residual along all the way.
 
         What is carried can hold a person back: so whoever is stuck with it walks once more without.
         """
         if self.exact:
-            stops = [lambda here: self.judge.met(_legal_here(scope, here), wanted)]
+            recordable = never_waits(self.answers) and self.judge.all_may
+            stops = [AtLegalRow(scope.encoder, lambda x: self.judge.met(x, wanted), recordable)]
         else:
             sure = min(wanted.confidence + _MARGIN, _SURE)
             stops = [self._sure(scope, wanted, sure), self._sure(scope, wanted, _SURE)]
         carry = self.walk.carry and method.model is self.space
         return [*((stop, carry) for stop in stops), *([(stops[-1], False)] if carry else [])]
 
-    def _sure(self, scope: Scope, wanted: Wanted, confidence: float) -> Callable[[Slope], Tensor]:
+    def _sure(self, scope: Scope, wanted: Wanted, confidence: float) -> AtLegalRow:
         surely = replace(wanted, confidence=max(confidence, wanted.confidence))
-        return lambda here: surely.met(probabilities(self.classifier(_legal_here(scope, here))))
+        return AtLegalRow(
+            scope.encoder, lambda x: surely.met(probabilities(self.classifier(x))), never_waits(self.classifier)
+        )
 
-    def _walked(
-        self, method: Method, scope: Scope, wanted: Wanted, stop: Callable[[Slope], Tensor], *, carry: bool
-    ) -> Paths:
+    def _walked(self, method: Method, scope: Scope, wanted: Wanted, stop: StopRule, *, carry: bool) -> Paths:
         factual, generative = scope.factual, method.model is self.space
         journey = Journey.of(method.model, scope, generative=generative, carry=carry)
         found = traverse(
@@ -261,8 +262,3 @@ class Quest:
         if self.walk.carry:
             x = torch.where(firsts(row)[:, None], factual[row], x)
         return ended(self.judge.paths(row, x, scope, wanted, found.reason, codes))
-
-
-def _legal_here(scope: Scope, here: Slope) -> Tensor:
-    assert here.terms is not None
-    return legal(scope.encoder, here.x, here.terms.lower, here.terms.upper)

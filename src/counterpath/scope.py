@@ -152,7 +152,7 @@ class Scope:
 def legal(encoder: Encoder, x: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
     """The nearest legal rows within bounds, which are legal values or the person's own."""
     if encoder.blocks:
-        closed = encoder.categorical.to(x.device) & (upper <= 0)
+        closed = encoder.rounding(x.device).categorical & (upper <= 0)
         x = torch.where(closed, -1, x)
     return encoder.round(x).clamp(lower, upper)
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from counterpath.blocks import map_blocks
 from counterpath.data.encoding import Encoder
 from counterpath.errors import InputError
-from counterpath.models.classifier import Differentiable, probabilities
+from counterpath.models.classifier import Classifier, Differentiable, probabilities
 from counterpath.models.surrogate import Agreement
 
 Labels = tuple[Any, ...]
@@ -66,14 +66,25 @@ class Subject:
         raise InputError(f"the target class {label!r} does not exist; choose one of: {known}, or 'other'")
 
 
-def differentiable(classifier: Differentiable) -> Callable[[Tensor], Tensor]:
-    """Encoded rows to the probability of every class, by a torch classifier, in blocks of one shape."""
+@dataclass(frozen=True)
+class _Blockwise:
+    """What `differentiable` returns."""
+
+    classifier: Differentiable
+
+    @property
+    def never_waits(self) -> bool:
+        """Whether asking never waits for the device: so it is with our classifier, while a user's may do anything."""
+        return isinstance(self.classifier, Classifier)
 
     @torch.no_grad()
-    def answers(x: Float[Tensor, "n D"]) -> Float[Tensor, "n K"]:
-        return map_blocks(lambda rows: probabilities(classifier(rows)), x)
+    def __call__(self, x: Float[Tensor, "n D"]) -> Float[Tensor, "n K"]:
+        return map_blocks(lambda rows: probabilities(self.classifier(rows)), x)
 
-    return answers
+
+def differentiable(classifier: Differentiable) -> Callable[[Tensor], Tensor]:
+    """Encoded rows to the probability of every class, by a torch classifier, in blocks of one shape."""
+    return _Blockwise(classifier)
 
 
 def asked(model: Any, encoder: Encoder) -> Callable[[Tensor], Tensor]:

@@ -1,14 +1,21 @@
 """The fast path against the plain one, on a GPU."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 import torch
 
-from counterpath import kernels
+import counterpath as cp
+from counterpath import kernels, pursuit
 from counterpath.geometry.linearize import jacobian, jacobian_autodiff
 from counterpath.methods import METHODS, Parts
+from counterpath.pursuit import Walk
+from counterpath.scope import Scope
 from counterpath.search.objective import Objective
 from counterpath.search.step import slope
 from counterpath.search.traverse import Trajectory, at_confidence, traverse
+from counterpath.search.wanted import Wanted
 
 from ..conftest import random_classifier, random_vae
 
@@ -79,9 +86,27 @@ def test_a_replayed_search_has_the_bits_of_one_that_is_not(
 @pytest.mark.parametrize("features", [12, 40])
 def test_metrics_of_any_size_can_be_searched(features: int) -> None:
     """Small ones are recorded, and larger ones, whose systems a library solves, are not."""
-    parts = Parts(random_classifier(features).float().cuda())
-    found = _walk(parts, torch.rand(20, features).cuda(), "ambient", steps=6)
+    parts, rows = Parts(random_classifier(features).float().cuda()), torch.rand(20, features).cuda()
+    found = _walk(parts, rows, "ambient", steps=6)
     assert bool(found.end.isfinite().all())
+    plain = _walk(parts, rows, "ambient", steps=6, stop=lambda here: torch.zeros_like(here.valid))
+    assert torch.equal(found.x, plain.x)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("method", ["sgd", "rsgd", "rsgd-c"])
+def test_a_search_for_people_that_is_replayed_has_the_bits_of_one_that_is_not(
+    explainer: cp.Explainer, tmp_path: Path, method: str, exact: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learned = cp.load(explainer.save(tmp_path / "model"), device="cuda").learned_
+    quest, wanted = replace(learned.quest(Walk(steps=40)), exact=exact), Wanted(1, confidence=0.6)
+    rows = learned.rows[~wanted.met(learned.answers)][:60]
+    scope, recipe = Scope.of(learned.encoder, rows), METHODS[method](learned.parts)
+    replayed = quest.pursue(recipe, scope, wanted)
+    monkeypatch.setattr(pursuit, "never_waits", lambda *pieces: False)
+    plain = quest.pursue(recipe, scope, wanted)
+    for name in ("row", "x", "z", "sigma", "probability", "reason", "led"):
+        assert torch.equal(getattr(replayed, name), getattr(plain, name)), name
 
 
 @pytest.mark.parametrize("method", ["sgd", "rsgd", "rsgd-c"])

@@ -1,6 +1,9 @@
+import pytest
 import torch
+from torch import Tensor
 
-from counterpath.search.nearest import nearest_accepted, straight_path
+from counterpath.search import nearest
+from counterpath.search.nearest import nearest_accepted, nearest_within, straight_path
 
 
 def test_the_nearest_accepted_row_is_accepted_and_nearest() -> None:
@@ -35,3 +38,42 @@ def test_a_straight_path_has_its_ends() -> None:
     torch.testing.assert_close(path[0], start)
     torch.testing.assert_close(path[-1], end)
     torch.testing.assert_close(path[5], (start + end) / 2)
+
+
+def _one_by_one(factual: Tensor, candidates: Tensor, lower: Tensor, upper: Tensor, weights: Tensor) -> list[int]:
+    """For each factual the place of the nearest candidate within bounds, of several the first; −1 for none."""
+    found = []
+    for row, low, high in zip(factual, lower, upper, strict=True):
+        inside = ((candidates >= low) & (candidates <= high)).all(-1).nonzero()[:, 0]
+        distance = ((candidates - row) * weights).square().sum(-1)[inside]
+        found.append(int(inside[distance.argmin()]) if len(inside) else -1)
+    return found
+
+
+@pytest.mark.parametrize("at_once", [1, 1000, 1 << 24])
+def test_the_nearest_row_within_bounds_is_the_first_of_the_nearest(
+    at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(nearest._AT_ONCE, "cpu", at_once)
+    random = torch.Generator().manual_seed(0)
+    # On a coarse grid many candidates are equally far, exactly.
+    candidates, factual = (torch.randint(5, (n, 4), generator=random) / 4 for n in (80, 60))
+    weights = torch.tensor([1.0, 0.5, 1.0, 2.0])
+    lower, upper = torch.full_like(factual, -torch.inf), torch.full_like(factual, torch.inf)
+    lower[:, 0] = upper[:, 0] = factual[:, 0]
+    upper[::3, 2] = factual[::3, 2]
+    lower[7] = 9.0
+    found, exists = nearest_within(factual, candidates, lower, upper, weights)
+    plain = _one_by_one(factual, candidates, lower, upper, weights)
+    assert exists.tolist() == [place >= 0 for place in plain]
+    assert not exists[7]
+    ends = [row if place < 0 else candidates[place] for row, place in zip(factual, plain, strict=True)]
+    assert torch.equal(found, torch.stack(ends))
+
+
+def test_without_factuals_or_candidates_nothing_is_found() -> None:
+    rows, none = torch.rand(3, 2), torch.zeros(0, 2)
+    found, exists = nearest_within(rows, none, rows, rows)
+    assert torch.equal(found, rows)
+    assert not exists.any()
+    assert nearest_within(none, rows, none, none)[0].shape == (0, 2)

@@ -5,8 +5,8 @@ is what makes a row the same before and after it was decoded: every number is en
 decoded as a number that is encoded as that very point.
 
 Every axis has a `width`, its count of columns; `points`, the encoded columns of numbers, in float64 and not yet on the
-grid; `numbers`, what is encoded as given points of the grid, or nearest to them; `told`, the same as people write it,
-which takes longer; and `legal`, the nearest legal numbers. Numbers are float64, as `columns.to_numbers` makes them.
+grid; `numbers`, what is encoded as given points of the grid, or nearest to them; and `told`, the same as people write
+it, which takes longer. Numbers are float64, as `columns.to_numbers` makes them. `rounding` has the nearest legal ones.
 
 An axis with an order also has `within`, which numbers lie in a range, and `between`, its first and last legal point. A
 range without an end has an infinite one.
@@ -63,17 +63,18 @@ class NumberAxis:
     width: int = 1
 
     @cached_property
-    def _span(self) -> float:
+    def span(self) -> float:
+        """t(high) − t(low), or 1."""
         high = torch.tensor(self.high, dtype=torch.float64)
         return float(self.transform.forward(high, self.low)) or 1.0
 
     def points(self, numbers: Float[Tensor, "n"]) -> Float[Tensor, "n 1"]:
         """y, in one column."""
-        return (self.transform.forward(numbers, self.low) / self._span)[:, None]
+        return (self.transform.forward(numbers, self.low) / self.span)[:, None]
 
     def numbers(self, points: Float[Tensor, "n 1"]) -> Float[Tensor, "n"]:
         """x; and where a whole number or a bound is encoded as the same point, that one."""
-        exact = self.transform.inverse(points[:, 0].to(torch.float64) * self._span, self.low)
+        exact = self.transform.inverse(points[:, 0].to(torch.float64) * self.span, self.low)
         found = self._stored(exact.round() if self.whole else exact)
         bounds = (torch.full_like(exact, bound) for bound in (self.lower, self.upper))
         # A later candidate has precedence. Adding 0 makes -0 a 0.
@@ -94,10 +95,6 @@ class NumberAxis:
 
         bound = (found == self.lower) | (found == self.upper)
         return torch.where(bound, found, self._stored(shortest(found, self._steps(points), same)))
-
-    def legal(self, numbers: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
-        """The numbers, clipped to their bounds."""
-        return numbers.clamp(self.lower, self.upper)
 
     def within(self, numbers: Float[Tensor, "n"], low: float, high: float) -> Bool[Tensor, "n"]:
         """Which numbers lie in a range, as the column keeps them: in float32, 0.1 is neither more nor less than 0.1."""
@@ -137,7 +134,7 @@ class NumberAxis:
     def _steps(self, points: Float[Tensor, "n 1"]) -> Float[Tensor, "n"]:
         """About how far apart in x the neighbours of points are on the grid; right to a factor of two."""
         y = points[:, 0].to(torch.float64)
-        here, beyond = (self.transform.inverse(where * self._span, self.low) for where in (y, y + _spacing(y)))
+        here, beyond = (self.transform.inverse(where * self.span, self.low) for where in (y, y + _spacing(y)))
         return (beyond - here).abs()
 
 
@@ -166,10 +163,6 @@ class PlaceAxis:
     def told(self, points: Float[Tensor, "n 1"]) -> Float[Tensor, "n"]:
         """The same: a category is told by its name."""
         return self.numbers(points)
-
-    def legal(self, numbers: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
-        """The numbers as they are: what was seen is legal."""
-        return numbers
 
     def within(self, numbers: Float[Tensor, "n"], low: float, high: float) -> Bool[Tensor, "n"]:
         """Which places lie in a range."""
@@ -209,10 +202,6 @@ class OneHotAxes:
     def told(self, points: Float[Tensor, "n w"]) -> Float[Tensor, "n"]:
         """The same: a category is told by its name."""
         return self.numbers(points)
-
-    def legal(self, numbers: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
-        """The numbers as they are: what was seen is legal."""
-        return numbers
 
 
 Axis: TypeAlias = NumberAxis | PlaceAxis | OneHotAxes

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from counterpath.data.dtypes import Described, describe, restore
 from counterpath.data.schema import KINDS, TRANSFORMS, Feature, Schema
-from counterpath.errors import InputError
+from counterpath.errors import InputError, RowsError
 
 UNKNOWN = -1
 """The number of a value that is none of the categories."""
@@ -43,8 +43,10 @@ def to_numbers(column: pd.Series, feature: Feature) -> NDArray[np.float64]:
     if KINDS[feature.kind].categories is None:
         return _numbers(column, feature)
     places: dict[Hashable, int] = {value: place for place, value in enumerate(feature.categories)}
-    found = [places.get(value, UNKNOWN) if isinstance(value, Hashable) else UNKNOWN for value in column.to_list()]
-    return np.array(found, dtype=np.float64)
+    number, values = _distinct(column)
+    found = [places.get(value, UNKNOWN) if isinstance(value, Hashable) else UNKNOWN for value in values]
+    numbers: NDArray[np.float64] = np.array(found, dtype=np.float64)[number]
+    return numbers
 
 
 def from_numbers(numbers: NDArray[np.float64], feature: Feature, dtype: Described, index: pd.Index) -> pd.Series:
@@ -82,13 +84,15 @@ def described_dtype(column: pd.Series, feature: Feature) -> Described:
 
 
 def refuse(column: pd.Series, bad: NDArray[np.bool_], problem: str) -> None:
-    """Raise an error that names the column and the first bad row, if there is one."""
-    if bad.any():
-        place = int(bad.argmax())
-        value = column.iloc[place]
+    """Raise an error that names the column and the first bad row, if there is one, and knows all others."""
+    if not bad.any():
+        return
+    reasons: dict[Any, str] = {}
+    # Labels as plain values, also where they are tuples; of rows with one label the first counts.
+    for label, value in zip(column.index[bad].tolist(), column[bad], strict=True):
         plain = value.item() if isinstance(value, np.generic) else value
-        label = column.index[[place]].tolist()[0]  # of plain values, also where it is a tuple
-        raise InputError(f"column {column.name!r}, row {label}: {plain!r} {problem}")
+        reasons.setdefault(label, f"column {column.name!r}, row {label}: {plain!r} {problem}")
+    raise RowsError(reasons)
 
 
 def _numbers(column: pd.Series, feature: Feature) -> NDArray[np.float64]:
@@ -105,6 +109,15 @@ def _numbers(column: pd.Series, feature: Feature) -> NDArray[np.float64]:
     problem = f"is outside what the transform {feature.transform} takes, numbers above {transform.above:g}"
     refuse(column, numbers <= transform.above, problem)
     return numbers
+
+
+def _distinct(column: pd.Series) -> tuple[NDArray[np.intp], list[Any]]:
+    """The different values of a column without gaps, as plain ones, and for each row which of them it has."""
+    try:
+        number, values = column.factorize()
+    except TypeError:  # a list or the like among the values has no hash to be told apart by
+        return np.arange(len(column)), column.to_list()
+    return number, pd.Index(values).to_list()
 
 
 def _is_number(value: Any) -> bool:

@@ -17,6 +17,7 @@ from torch import Tensor
 from counterpath.data.axes import Axis, NumberAxis, OneHotAxes, PlaceAxis, on_grid
 from counterpath.data.columns import alike, check_columns, described_dtype, from_numbers, refuse, to_numbers
 from counterpath.data.dtypes import Described, inward, restore, storage
+from counterpath.data.rounding import Rounding
 from counterpath.data.schema import KINDS, TRANSFORMS, Feature, Schema
 from counterpath.errors import InputError
 
@@ -184,9 +185,17 @@ class Encoder:
         seen. Continuous features move to the nearest point of the grid. This is what is measured and returned; it
         keeps dtype and device.
         """
-        values = self._values(encoded)
-        legal = [axis.legal(column) for axis, column in zip(self.axes, values, strict=True)]
-        return self._points(legal, encoded.dtype)
+        return self.rounding(encoded.device)(encoded)
+
+    def rounding(self, device: torch.device) -> Rounding:
+        """What `round` does to rows on this device."""
+        if device not in self._roundings:
+            self._roundings[device] = Rounding.of(self.axes, device)
+        return self._roundings[device]
+
+    @cached_property
+    def _roundings(self) -> dict[torch.device, Rounding]:
+        return {}
 
     def changed(self, before: Float[Tensor, "n d"], after: Float[Tensor, "n d"]) -> Bool[Tensor, "n f"]:
         """Which features differ between legal rows, in original units.

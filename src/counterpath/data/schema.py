@@ -55,13 +55,13 @@ class Transform:
     numbers it is the difference of: log1p of two nearby timestamps agrees in nearly all of them.
 
     Attributes:
-        forward: (x, origin) ↦ t(x) − t(origin).
+        forward: (x, origin) ↦ t(x) − t(origin). The origin is a number, or a tensor of several.
         inverse: (difference, origin) ↦ x.
         above: What every x must exceed.
     """
 
-    forward: Callable[[Tensor, Number], Tensor]
-    inverse: Callable[[Tensor, Number], Tensor]
+    forward: Callable[[Tensor, Number | Tensor], Tensor]
+    inverse: Callable[[Tensor, Number | Tensor], Tensor]
     above: float = -math.inf
 
 

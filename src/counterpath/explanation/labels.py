@@ -1,10 +1,11 @@
 """Which rows are meant: by label where labels are unique, else by position."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from counterpath.errors import InputError
 from counterpath.explanation.plans import own_labels, people_numbers, plan_numbers
@@ -38,9 +39,14 @@ def position(index: pd.Index, row: Any, plan: int | None, plans: int) -> int:
     return positions(index, [(row, plan)], plans)[0]
 
 
-def take_paths(paths: pd.DataFrame, rows: list[int]) -> pd.DataFrame:
-    """The paths of a few rows, whose positions are now counted among these."""
-    places = paths.groupby("row").indices
+def path_places(paths: pd.DataFrame) -> dict[int, NDArray[np.intp]]:
+    """By the position of a row, which lines of a table of paths are its own: one look at the table for all rows."""
+    places: dict[Any, Any] = paths.groupby("row").indices
+    return {int(row): np.asarray(of_row) for row, of_row in places.items()}
+
+
+def take_paths(paths: pd.DataFrame, places: Mapping[int, NDArray[np.intp]], rows: list[int]) -> pd.DataFrame:
+    """The paths of a few rows, whose positions are now counted among these; `places` as of `path_places`."""
     taken = [np.asarray(places.get(row, ()), dtype=int) for row in rows]
     numbers = np.repeat(np.arange(len(rows)), [len(steps) for steps in taken])
     chosen = paths.iloc[np.concatenate([*taken, np.empty(0, int)])].assign(row=numbers)

@@ -133,13 +133,17 @@ class Tables:
         """For each row the number of its person, from 0."""
         return people_numbers(self.factuals.index, self.plans)
 
+    @cached_property
+    def _path_places(self) -> dict[int, NDArray[np.intp]]:
+        return labels.path_places(self.paths)
+
     @property
     def _count(self) -> int:
         """How many people there are."""
         return int(self._person.max(initial=-1)) + 1
 
     def _steps(self, position: int) -> pd.DataFrame:
-        return self.paths[self.paths["row"] == position].drop(columns="row").reset_index(drop=True)
+        return self.paths.iloc[self._path_places.get(position, [])].drop(columns="row").reset_index(drop=True)
 
     def _positions(self, rows: Any) -> list[int]:
         return labels.positions(self.factuals.index, rows, self.plans)
@@ -155,7 +159,7 @@ class Tables:
         return replace(
             self,
             **tables if index is None else {name: table.set_axis(index) for name, table in tables.items()},
-            paths=labels.take_paths(self.paths, positions),
+            paths=labels.take_paths(self.paths, self._path_places, positions),
             request=self.request if request is None else request,
             compute_measures=lambda: self._measures.iloc[positions],
         )

@@ -6,6 +6,9 @@ from torch import Tensor
 
 from counterpath.geometry.neighbours import Neighbours
 
+_AT_ONCE = {"cpu": 1 << 24, "cuda": 1 << 28}
+"""How many differences between factuals and candidates are there at once, by the type of the device."""
+
 
 def nearest_accepted(
     factual: Float[Tensor, "n D"],
@@ -63,15 +66,27 @@ def nearest_within(
     if free:
         rows = Neighbours(candidates, weights).nearest(factual)[1][:, 0]
         return candidates[rows], torch.ones_like(factual[:, 0] > 0)
-    found, exists = factual.clone(), torch.zeros(len(factual), dtype=torch.bool, device=factual.device)
-    scaled = candidates if weights is None else candidates * weights
-    for place in range(len(factual)):
-        inside = ((candidates >= lower[place]) & (candidates <= upper[place])).all(-1).nonzero()[:, 0]
-        if len(inside):
-            here = factual[place] if weights is None else factual[place] * weights
-            found[place] = candidates[inside[(scaled[inside] - here).square().sum(-1).argmin()]]
-            exists[place] = True
-    return found, exists
+    if len(candidates) == 0:
+        return factual.clone(), torch.zeros_like(factual[:, 0] > 0)
+    scaled, here = (rows if weights is None else rows * weights for rows in (candidates, factual))
+    least, most = candidates.amin(0), candidates.amax(0)
+    closed = ((lower > least) | (upper < most)).any(0).nonzero()[:, 0].tolist()
+    count, found = len(candidates), []
+    at_once = max(1, _AT_ONCE[factual.device.type] // candidates.numel())
+    for rows in torch.arange(len(factual), device=factual.device).split(at_once):
+        inside = torch.ones(len(rows), count, dtype=torch.bool, device=factual.device)
+        for column in closed:
+            values = candidates[:, column]
+            inside &= (values >= lower[rows, column, None]) & (values <= upper[rows, column, None])
+        whose, which = inside.nonzero(as_tuple=True)
+        distance = (scaled[which] - here[rows[whose]]).square().sum(-1)
+        shortest = distance.new_full((len(rows),), torch.inf).scatter_reduce(0, whose, distance, "amin")
+        # Of several that are equally close the first.
+        which = torch.where(distance == shortest[whose], which, count)
+        found.append(torch.full_like(rows, count).scatter_reduce(0, whose, which, "amin"))
+    nearest = torch.cat(found)
+    exists = nearest < count
+    return torch.where(exists[:, None], candidates[nearest.clamp_max(count - 1)], factual), exists
 
 
 def straight_path(start: Float[Tensor, "n D"], end: Float[Tensor, "n D"], steps: int) -> Float[Tensor, "t n D"]:

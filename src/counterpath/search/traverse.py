@@ -182,9 +182,10 @@ def traverse(
 
         free = terms is None or terms.bounded is None
         solved = metric is euclidean or recordable(start.shape[-1])
-        own = _never_waits(model, metric, objective.classifier, step_rule)
-        looking = Replayed(look, device, record=free and solved and own)
-        going_on = Replayed(go_on, device, record=_never_waits(stop))
+        record_look = free and solved and never_waits(model, metric, objective.classifier, step_rule)
+        looking = Replayed(look, device, record=record_look)
+        # What is recorded reads tensors where they were, and a look that is not recorded puts them elsewhere.
+        going_on = Replayed(go_on, device, record=record_look and never_waits(stop))
         seen = 0
         with track(name, len(factual), shown=progress) as advance:
             while seen < len(factual):
@@ -200,10 +201,17 @@ def traverse(
     return record.trajectory()
 
 
-def _never_waits(*pieces: object) -> bool:
-    """Whether work on a GPU can be recorded: our own pieces never wait for it, while a user's may do anything."""
-    ours = (VAE, IdentityModel, Classifier)
-    return all(isinstance(piece, ours) or getattr(piece, "__module__", "") in _OWN_MODULES for piece in pieces)
+def never_waits(*pieces: object) -> bool:
+    """Whether work on a GPU can be recorded: our own pieces never wait for it, while a user's may do anything.
+
+    A piece of which that depends on what it is made of says so itself, by its attribute `never_waits`.
+    """
+    return all(
+        isinstance(piece, VAE | IdentityModel | Classifier)
+        or getattr(piece, "__module__", "") in _OWN_MODULES
+        or getattr(piece, "never_waits", False) is True
+        for piece in pieces
+    )
 
 
 def _reason(here: Slope, step: Tensor, stop: StopRule, taken: Tensor, steps: int) -> Tensor:
