@@ -25,11 +25,15 @@ from counterpath.models.vae_training import VAETraining, fit_vae
 
 from .tables import LABEL, mixed, small
 
+WHOLE = {"app", "batch", "bench", "cli", "experiments", "explainer", "ui"}
+"""The folders of tests that run all of it, from a table to an answer; those of the parts check the shapes."""
+
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Check shapes, but not in whole runs: these call checked functions so often that it is a third of their time."""
-    jaxtyping.config.update("jaxtyping_disable", item.get_closest_marker("whole") is not None)
+    whole = item.get_closest_marker("whole") is not None or item.path.parent.name in WHOLE
+    jaxtyping.config.update("jaxtyping_disable", whole)
     return (yield)
 
 

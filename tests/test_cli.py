@@ -45,7 +45,7 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert _run("--version").stdout.strip() == __version__
     assert main(["--help"]) == 0
     text = re.sub(r"\s+", " ", capsys.readouterr().out)
-    for command in ("demo", "schema", "fit", "explain", "evaluate", "reproduce", "bench", "serve", "app"):
+    for command in ("demo", "schema", "fit", "explain", "evaluate", "batch", "reproduce", "bench", "serve", "app"):
         assert command in text
     for code, meaning in EXIT_CODES.items():
         assert f"{code}: {meaning}" in text

@@ -29,6 +29,15 @@ def atomic(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def sync_folder(folder: Path) -> None:
+    """Make sure that the names in `folder` outlive a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def sweep(path: Path) -> None:
     """Remove what a process that was killed while it wrote `path` left behind. Call it where nobody else writes it."""
     for leftover in path.parent.glob(f".{path.stem}-*{path.suffix}"):

@@ -27,7 +27,7 @@ from safetensors import torch as safetensors
 from torch import Tensor
 
 from counterpath.errors import InputError, StoreError
-from counterpath.files import atomic
+from counterpath.files import atomic, sync_folder
 
 FORMAT = "counterpath-model"
 VERSION = 1
@@ -60,11 +60,11 @@ def save(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, Tensor])
         temporary.mkdir()
         for name, content in {**files, _MANIFEST: _manifest(files)}.items():
             _write(temporary / name, content)
-        _sync(temporary)
+        sync_folder(temporary)
         if not _vacant(folder):
             folder.rename(_aside(folder))
         temporary.rename(folder)
-        _sync(folder.parent)
+        sync_folder(folder.parent)
     finally:
         _sweep(folder)
     return folder
@@ -89,6 +89,15 @@ def load(folder: Path, device: str | torch.device = "cpu") -> tuple[dict[str, An
     config = _unpack_config(folder / _CONFIG, files[_CONFIG])
     tensors = _unpack_tensors(folder / _WEIGHTS, files[_WEIGHTS])
     return config, {name: tensor.to(device) for name, tensor in tensors.items()}
+
+
+def fingerprint(folder: Path) -> str:
+    """What tells a model directory from every other one: the SHA-256 of its manifest, which has those of its files.
+
+    Raises:
+        StoreError: If the folder is missing or foreign.
+    """
+    return hashlib.sha256(_read_manifest(folder.resolve())).hexdigest()
 
 
 def insist_replaceable(folder: Path) -> None:
@@ -304,12 +313,3 @@ def _sweep(folder: Path) -> None:
 def _write(path: Path, content: bytes) -> None:
     with atomic(path) as temporary:
         temporary.write_bytes(content)
-
-
-def _sync(folder: Path) -> None:
-    """Make sure that the names in `folder` outlive a power cut."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -10,6 +10,7 @@ import typer
 
 from counterpath import __version__
 from counterpath.cli.adult import demo
+from counterpath.cli.batching import batch
 from counterpath.cli.benching import bench
 from counterpath.cli.evaluating import evaluate
 from counterpath.cli.explaining import explain
@@ -25,13 +26,14 @@ EXIT_CODES = {
     1: "something unexpected happened, in Counterpath or in your model",
     2: "the input, an option or the model cannot be used; the message says why",
     3: "done, but some rows have no counterfactual; their status says why",
+    4: "a batch is done but for some shards, which are in quarantine; the summary names them",
     130: "stopped by Ctrl-C",
 }
 _HELP = "Counterfactual explanations with realistic paths.\n\nExit codes:\n\n" + "\n\n".join(
     f"{code}: {meaning}." for code, meaning in EXIT_CODES.items()
 )
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-for command in (demo, schema, fit, explain, evaluate, reproduce, bench, serve):
+for command in (demo, schema, fit, explain, evaluate, batch, reproduce, bench, serve):
     app.command()(command)
 app.command("app")(explore)
 

@@ -7,14 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from counterpath.answering import OTHER
 from counterpath.cli import constraining, options, reports
+from counterpath.cli.asking import Question
 from counterpath.cli.printing import say, show
 from counterpath.devices import resolve_device
 from counterpath.errors import InputError, choose
 from counterpath.explainer import Explainer
 from counterpath.explanation import Explanation
-from counterpath.explanation.keeping import ALL, END, KEEP, KEEPS, MILESTONES, check_keep
+from counterpath.explanation.keeping import ALL, END, KEEPS, MILESTONES
 from counterpath.explanation.storage import stream_csv
 
 STANDARD_OUTPUT = Path("-")
@@ -66,34 +66,27 @@ def explain(
     Exit codes: 0 every row has its counterfactual or already had the decision; 3 done, but some rows have none, and
     their status says why (of several plans the first counts); 2 wrong input or model; 1 anything unexpected.
     """
-    options.confidence(options.SURE if confidence is None else confidence)
     options.positive("--seconds", seconds)
-    if method is not None:
-        options.method(method)
-    if keep is not None:
-        check_keep(keep)
+    given = {
+        "--target-class": target_class,
+        "--confidence": confidence,
+        "--method": method,
+        "--seconds": seconds,
+        "--keep": keep,
+    }
     wishes = constraining.Options(lock, up, down, ranges, max_changes, difficulty, plans)
-    if request is not None:
-        said = {"--target-class": target_class, "--confidence": confidence, "--method": method, "--seconds": seconds}
-        constraining.refuse_beside_request(said | wishes.by_option | {"--keep": keep})
+    question = Question(given, wishes, request, ALL)
     if steps and out is not None:
         raise InputError("--steps prints, and --out writes: leave out one of them (an .html file has the steps anyway)")
-    again = None if request is None else constraining.read_request(request)
-    if steps and (keep if again is None else again.get(KEEP)) == END:
+    if steps and question.keep == END:
         raise InputError(f"--steps prints the steps of each path, and keep={END} keeps none: try keep={MILESTONES}")
     resolve_device(device)
     wish = reports.Wish.of(out, by, pages)
     writer = None if out is None else _writer(out)
     explainer = Explainer.load(model_folder, model=options.model(model), device=device)
-    asked: dict[str, Any] = {}
-    if again is None:
-        asked = wishes.arguments(explainer.schema_) | {"method": method, "seconds": seconds}
-        asked[KEEP] = ALL if keep is None else keep
-        named = OTHER if target_class is None else target_class
-        asked["target_class"] = options.target_class(named, explainer.classes_, OTHER)
-        asked["confidence"] = options.SURE if confidence is None else confidence
+    asked = question.of(explainer)
     table = options.table(rows, drop)
-    result = explainer.explain(table, **asked) if again is None else explainer.repeat(again, table)
+    result = explainer.explain(table, **asked) if question.again is None else explainer.repeat(asked, table)
     if writer is None:
         show(result.to_text(steps))
     else:

@@ -1,6 +1,5 @@
 """Options as text, and what they mean."""
 
-import importlib
 import json
 import re
 import sys
@@ -15,6 +14,7 @@ from counterpath.answering import NEAREST, OTHER
 from counterpath.data.frames import read_table
 from counterpath.data.schema import Feature, Number, check_json
 from counterpath.errors import InputError, choose
+from counterpath.importing import attribute
 from counterpath.methods import METHODS
 
 _ATTRIBUTES = [name for name in Feature.__dataclass_fields__ if name != "name"]
@@ -104,18 +104,9 @@ def model(text: str | None) -> Any:
     """The object that `module:attribute` names, with the current folder on the path as `python -m` has it."""
     if text is None:
         return None
-    module, _, attribute = text.partition(":")
-    if not module or not attribute:
-        raise InputError(f"--model {text!r} is not module:attribute, for instance scoring:pipeline for scoring.py")
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
-    try:
-        found: Any = importlib.import_module(module)
-        for part in attribute.split("."):
-            found = getattr(found, part)
-    except Exception as error:  # whatever a user's module does when it is imported
-        raise InputError(f"--model {text!r} cannot be imported: {type(error).__name__}: {error}") from error
-    return found
+    return attribute(text)
 
 
 def target_class(text: str, classes: tuple[Any, ...], other: str) -> Any:
