@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+PIP := $(BIN)/pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt
 
 .PHONY: demo test lint format clean
 

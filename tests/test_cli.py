@@ -21,6 +21,8 @@ from counterpath.explainer import Explainer
 from tests.conftest import SMALL_FIT
 from tests.explanation.conftest import make, make_plans
 
+pytestmark = pytest.mark.whole
+
 
 def _command(*arguments: object) -> list[str]:
     return [sys.executable, "-m", "counterpath.cli", *map(str, arguments)]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.whole
 README = Path(__file__).parents[1] / "README.md"
 
 

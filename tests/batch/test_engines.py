@@ -1,6 +1,6 @@
 """A real Ray and the local engine on resampled rows of Adult.
 
-Few of them here: `COUNTERPATH_ROWS=200000 pytest tests/batch/test_engines.py` takes minutes.
+A tenth of them here: `COUNTERPATH_ROWS=200000 pytest tests/batch/test_engines.py` takes minutes.
 """
 
 import os
@@ -12,7 +12,7 @@ from benchmarks.batching.jobs import Order
 from benchmarks.batching.material import ASKED, parquet_file, small_model
 
 pytestmark = [pytest.mark.whole, pytest.mark.timeout(580)]
-ROWS = int(os.environ.get("COUNTERPATH_ROWS", "4000"))
+ROWS = int(os.environ.get("COUNTERPATH_ROWS", "20000"))
 SHARDS = 8
 
 

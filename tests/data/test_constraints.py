@@ -329,7 +329,7 @@ def asked(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any]]:
     return person, {"ranges": ranges, "directions": directions, "lock": lock}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(asked(), st.lists(st.floats(-1, 2, width=32), min_size=ENCODER.width, max_size=ENCODER.width))
 def test_the_box_holds_the_factual_and_legal_rows_that_keep_to_the_wishes(wished, values):
     given, wishes = wished
@@ -363,7 +363,7 @@ def test_the_box_holds_the_factual_and_legal_rows_that_keep_to_the_wishes(wished
 ranged = st.tuples(st.floats(0, 1), st.floats(0, 1)).map(sorted)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     ranged,
     st.sampled_from([0.0, 0.1, 1e4, 1.7e9]),

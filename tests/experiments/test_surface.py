@@ -1,4 +1,5 @@
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,11 +21,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("surface")
 
 
-@pytest.fixture(scope="module")
-def results(folder: Path) -> dict[str, object]:
+@pytest.fixture(scope="module", autouse=True)
+def quick() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(surface.PRESETS, "tiny", TINY)
-        return reproduce(preset="tiny", seeds=[0, 1], device="cpu", out=folder)
+        patch.setattr(surface, "STEPS", 60)
+        yield
+
+
+@pytest.fixture(scope="module")
+def results(folder: Path, quick: None) -> dict[str, object]:
+    return reproduce(preset="tiny", seeds=[0, 1], device="cpu", out=folder)
 
 
 def test_the_results_have_the_promised_shape(results: dict, folder: Path) -> None:  # type: ignore[type-arg]
