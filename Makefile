@@ -2,7 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Modules are compiled when they are first used, and then kept: tests start many processes, and most modules never are.
 PIP := $(BIN)/pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test lint format clean
 
