@@ -310,7 +310,7 @@ def test_ends_slide_to_where_they_cost_less_and_stay_valid_and_plausible(learned
     z, share = routes.points[:, -1], torch.zeros(len(rows))
     before = Ends(z, share, journey.rows(z, everybody, share[:, None]))
     assert _met(learned)(before.x).all()
-    plausible = within_reach(learned.neighbours, learned.data.typical)
+    plausible = within_reach(learned.neighbours, learned.data.typical, before.x)
     after = slide(network, journey, before, _met(learned), plausible)
     assert (scope.cost(after.x) <= scope.cost(before.x)).all()
     moved = (after.z != before.z).any(-1)
@@ -318,7 +318,7 @@ def test_ends_slide_to_where_they_cost_less_and_stay_valid_and_plausible(learned
     assert (scope.cost(after.x)[moved] < scope.cost(before.x)[moved]).all()
     assert torch.equal(after.x[~moved], before.x[~moved])
     assert _met(learned)(after.x).all()
-    assert plausible(after.x, before.x).all()
+    assert plausible(after.x, everybody).all()
     assert torch.equal(after.x, journey.rows(after.z, everybody, share[:, None])), "the rows of these codes"
     edge = network.terrain.decoded(before.z, journey.told).spread.clamp_min(network.terrain.edge)
     assert (network.terrain.decoded(after.z, journey.told).spread <= edge).all()
@@ -329,8 +329,8 @@ def test_ends_stay_where_nothing_else_is_accepted(learned: Learned, rows: Tensor
     z, share = journey.start.roll(1, 0), torch.zeros(len(rows))
     ends = Ends(z, share, journey.rows(z, torch.arange(len(rows)), share[:, None]))
     for met, plausible in (
-        (lambda x: torch.zeros(len(x), dtype=torch.bool), within_reach(learned.neighbours, math.inf)),
-        (_met(learned), lambda tried, end: torch.zeros(len(tried), dtype=torch.bool)),
+        (lambda x: torch.zeros(len(x), dtype=torch.bool), within_reach(learned.neighbours, math.inf, ends.x)),
+        (_met(learned), lambda tried, whose: torch.zeros(len(tried), dtype=torch.bool)),
     ):
         after = slide(network, journey, ends, met, plausible)
         assert torch.equal(after.z, ends.z)

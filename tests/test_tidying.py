@@ -43,12 +43,10 @@ def test_nothing_is_put_back_where_that_is_implausible() -> None:
 
 
 def test_plausible_is_what_is_no_farther_than_the_counterfactual_or_than_real_rows() -> None:
-    plausible = within_reach(Neighbours(torch.zeros(1, 2)), reach=0.5)
-    near, far = torch.tensor([[0.1, 0.0]]), torch.tensor([[2.0, 0.0]])
-    tried = torch.tensor([[1.0, 0.0]])
-    assert not plausible(tried, near)
-    assert plausible(tried, far)
-    assert plausible(torch.tensor([[0.4, 0.0]]), near)
+    near, far = [0.1, 0.0], [2.0, 0.0]
+    plausible = within_reach(Neighbours(torch.zeros(1, 2)), 0.5, torch.tensor([near, far]))
+    tried = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.4, 0.0]])
+    assert plausible(tried, torch.tensor([0, 1, 0])).tolist() == [False, True, True]
 
 
 @pytest.mark.parametrize("method", ["rsgd", "wachter"])

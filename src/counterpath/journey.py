@@ -128,12 +128,15 @@ class Journey:
         last = torch.cat([first[1:], torch.ones_like(first[:1])])
         people = row[last]
         kept, nearest = torch.ones_like(x[last][:, 0]), data.distance(x[last])
-        there, far = met(x[last]), nearest > data.reach
+        far = (nearest > data.reach).nonzero()[:, 0]
+        if len(far) == 0:
+            return x
+        nearest, there = nearest[far], met(x[last][far])
         for share in _SHARES:
-            end = self.rows(z[last], people, share)
+            end = self.rows(z[last][far], people[far], share)
             distance = data.distance(end)
-            gains = far & (distance < nearest) & (met(end) | ~there)
-            nearest, kept = torch.where(gains, distance, nearest), torch.where(gains, share, kept)
+            gains = (distance < nearest) & (met(end) | ~there)
+            nearest, kept[far] = torch.where(gains, distance, nearest), torch.where(gains, share, kept[far])
         fades = (kept < 1)[row] & ~first
         if not bool(fades.any()):
             return x

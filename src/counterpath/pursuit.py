@@ -197,7 +197,7 @@ class Quest:
             scope.encoder.layout,
             met=lambda x: self.judge.met(x, wanted),
             probability=lambda x: wanted.probability(self.answers(x)),
-            plausible=within_reach(self.data.neighbours, self.data.reach),
+            plausible=within_reach(self.data.neighbours, self.data.reach, end),
             difficulty=order,
         )
         still = scope.features(end != person).logical_not()  # what comes back by itself need not go away, either

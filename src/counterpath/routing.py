@@ -15,7 +15,7 @@ from counterpath.network import NODES, Network, World, get_on, goals
 from counterpath.patience import Over, unlimited
 from counterpath.progress import track
 from counterpath.search.wanted import Wanted
-from counterpath.tidying import within_reach
+from counterpath.tidying import Plausible, within_reach
 
 Answers = Callable[[Tensor], Tensor]
 Check = Callable[[Tensor], Tensor]
@@ -217,7 +217,7 @@ def travel(
         better = (there.any(1) & ~routes.late).nonzero()[:, 0]
         last = better * (_LOOKS + 1) + first[better]
         ends = Ends(curves.flatten(0, 1)[last], share[last], x[last])
-        plausible = within_reach(data.neighbours, data.typical)
+        plausible = within_reach(data.neighbours, data.typical, ends.x)
         ends = slide(network, journey.at(better), ends, met, plausible)
         cut = torch.arange(_LOOKS + 1, device=curves.device).minimum(first[better, None])
         ways = curves[better].gather(1, cut[..., None].expand(-1, -1, curves.shape[-1]))
@@ -241,7 +241,7 @@ def slide(
     journey: Journey,
     ends: Ends,
     met: Check,
-    plausible: Callable[[Tensor, Tensor], Tensor],
+    plausible: Plausible,
     seed: int = 0,
 ) -> Ends:
     """Ends that cost people less, around the given ones, with the wanted outcome and no farther from the data.
@@ -253,7 +253,7 @@ def slide(
         journey: Of the people.
         ends: Rows with the wanted outcome.
         met: Which rows have it.
-        plausible: Which rows are plausible enough, given them and the ends they came from.
+        plausible: Which rows are plausible enough.
         seed: Of the directions to try.
     """
     z, x, share = ends.z, ends.x, ends.share
@@ -272,7 +272,7 @@ def slide(
         costs = scope.cost(rows, who)
         good = ((costs < cost[who]) & (spread <= limit[who])).nonzero()[:, 0]
         good = good[met(rows[good])]
-        good = good[plausible(rows[good], ends.x[who[good]])]
+        good = good[plausible(rows[good], who[good])]
         costs = torch.full_like(costs, torch.inf).index_copy(0, good, costs[good]).view(count, tries)
         best = costs.argmin(1)
         better = costs.gather(1, best[:, None])[:, 0] < cost

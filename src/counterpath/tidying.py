@@ -10,6 +10,8 @@ from counterpath.geometry.neighbours import Neighbours
 
 Check = Callable[[Tensor], Tensor]
 Score = Callable[[Tensor], Tensor]
+Plausible = Callable[[Tensor, Tensor], Tensor]
+"""Which rows are plausible enough, given them and the number of the row that each would take the place of."""
 
 
 def needless(
@@ -19,14 +21,13 @@ def needless(
     *,
     met: Check,
     probability: Score,
-    plausible: Callable[[Tensor, Tensor], Tensor],
+    plausible: Plausible,
     difficulty: Sequence[float] | None = None,
 ) -> Bool[Tensor, "n f"]:
     """Which features of every counterfactual can be put back, all of them together.
 
     Greedy: what is hardest to change is tried first, and of equals the feature whose return alone costs the least
-    probability. A change is put back if the row
-    is still valid without it, and no less plausible than it may be.
+    probability. A change is put back if the row is still valid without it, and no less plausible than it may be.
 
     Args:
         factual: The people, encoded.
@@ -34,7 +35,7 @@ def needless(
         layout: The columns of each feature.
         met: For which rows the model gives the wanted outcome.
         probability: Of the wanted outcome.
-        plausible: Which rows are plausible enough, given them and the counterfactuals they came from.
+        plausible: Which rows are plausible enough.
         difficulty: Of each feature; by default the same.
     """
     alone = torch.stack([probability(_returned(end, factual, columns)) for columns in layout], dim=1)
@@ -49,21 +50,20 @@ def needless(
     for place in range(len(layout)):
         feature = order[:, place]
         tried = torch.where(wide[feature], factual, row)
-        moved = (tried != row).any(-1)
-        good = moved & met(tried) & plausible(tried, end)
-        row = torch.where(good[:, None], tried, row)
-        back[torch.arange(len(end), device=end.device), feature] = good
+        good = (tried != row).any(-1).nonzero()[:, 0]
+        if len(good) == 0:
+            continue
+        good = good[met(tried[good])]
+        good = good[plausible(tried[good], good)]
+        row[good] = tried[good]
+        back[good, feature[good]] = True
     return back
 
 
-def within_reach(neighbours: Neighbours, reach: float) -> Callable[[Tensor, Tensor], Tensor]:
-    """Rows that are no farther from the training rows than their counterfactual was, or than real rows are."""
-
-    def plausible(tried: Tensor, end: Tensor) -> Tensor:
-        allowed = neighbours.nearest(end)[0][:, 0].clamp_min(reach)
-        return neighbours.nearest(tried)[0][:, 0] <= allowed
-
-    return plausible
+def within_reach(neighbours: Neighbours, reach: float, end: Float[Tensor, "n D"]) -> Plausible:
+    """Rows that are no farther from the training rows than the counterfactual was, or than real rows are."""
+    allowed = neighbours.nearest(end)[0][:, 0].clamp_min(reach)
+    return lambda tried, whose: neighbours.nearest(tried)[0][:, 0] <= allowed[whose]
 
 
 def _returned(row: Tensor, factual: Tensor, columns: slice) -> Tensor:

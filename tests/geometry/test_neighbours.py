@@ -7,7 +7,7 @@ from counterpath.errors import InputError
 from counterpath.geometry.neighbours import Neighbours
 from counterpath.models.training import seeded
 
-sizes = st.tuples(st.integers(1, 40), st.integers(1, 30), st.integers(1, 6))
+sizes = st.tuples(st.integers(1, 40) | st.integers(600, 1000), st.integers(1, 30), st.integers(1, 6))
 
 
 @settings(deadline=None)

@@ -7,10 +7,12 @@ import torch
 from jaxtyping import Float, Int
 from scipy.spatial import cKDTree
 from torch import Tensor
+from torch.nn.functional import pad
 
 from counterpath.errors import InputError
 
 _PAIRS_AT_ONCE = 1 << 28
+_GROUP = 64
 _WORTH_THREADS = 1024
 """For so many queries a k-d tree starts threads: starting them costs as much as a few hundred."""
 
@@ -59,13 +61,28 @@ class Neighbours:
         return cKDTree(self._points.double().cpu().numpy())
 
     @cached_property
-    def _half_norms(self) -> Tensor:
-        return 0.5 * self._points.square().sum(-1)
+    def _padded(self) -> tuple[Tensor, Tensor]:
+        """The points, made up to whole groups, and half their squared norms: infinite for what is not there."""
+        short = -len(self._points) % _GROUP
+        half_norms = 0.5 * self._points.square().sum(-1)
+        return pad(self._points, (0, 0, 0, short)), pad(half_norms, (0, short), value=torch.inf)
 
     def _nearest_on_gpu(self, query: Tensor, count: int) -> tuple[Tensor, Tensor]:
         # The nearest row is the one with the least ½‖t‖² − qᵀt. A few more are taken, and put in exact order.
-        scores = torch.addmm(self._half_norms, query, self._points.T, alpha=-1)
-        index = scores.topk(min(count + 3, len(self._points)), largest=False).indices
+        points, half_norms = self._padded
+        scores = torch.addmm(half_norms, query, points.T, alpha=-1)
+        index = _least(scores, min(count + 3, len(self._points)))
         distance = (query[:, None] - self._points[index]).norm(dim=-1)
         distance, order = distance.sort(dim=1)
         return distance[:, :count], index.gather(1, order)[:, :count]
+
+
+def _least(scores: Float[Tensor, "n g"], count: int) -> Int[Tensor, "n k"]:
+    """Where the least of every row are: in as many groups, those with the least minima, and only those are sorted."""
+    groups = scores.view(len(scores), scores.shape[1] // _GROUP, _GROUP)
+    if groups.shape[1] <= count:
+        return scores.topk(count, largest=False).indices
+    best = groups.amin(-1).topk(count, largest=False).indices
+    few = groups.gather(1, best[..., None].expand(-1, -1, _GROUP)).flatten(1)
+    within = few.topk(count, largest=False).indices
+    return best.gather(1, within // _GROUP) * _GROUP + within % _GROUP
