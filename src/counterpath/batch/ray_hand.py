@@ -8,12 +8,12 @@ from counterpath.batch.engine import TRIES, failure
 from counterpath.batch.receipts import Told, to_json
 from counterpath.batch.sources import Shard
 from counterpath.batch.work import Errand, Worker
-from counterpath.errors import BatchError, CounterpathError
+from counterpath.errors import BatchError
 from counterpath.explanation.made import versions
 
 
 class Doing:
-    """Does shards, with a model that is loaded when the first one comes.
+    """Does shards, if this machine is like the one that asks for them.
 
     Args:
         errand: What to know, as JSON.
@@ -31,12 +31,12 @@ class Doing:
         if tried >= TRIES:
             problem = f"the worker died {tried} times over this shard; it may need more memory"
             return failure(self._errand, shard, f"{problem}: try fewer workers, or fewer rows in a shard")
-        try:
-            if self._worker is None:
+        if self._worker is None:
+            try:
                 insist_on_the_same(self._errand)
-                self._worker = Worker(self._errand)
-        except CounterpathError as error:  # the model cannot be loaded: nothing can be done
-            return failure(self._errand, shard, str(error), fatal=True)
+            except BatchError as error:
+                return failure(self._errand, shard, str(error), fatal=True)
+            self._worker = Worker(self._errand)
         return self._worker.do(shard)
 
 

@@ -5,6 +5,7 @@ import time
 import traceback
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from counterpath.batch.reading import read
 from counterpath.batch.receipts import Failure, Receipt, Told
 from counterpath.batch.sources import Shard, Source
 from counterpath.batch.writing import writing
-from counterpath.errors import BatchError
+from counterpath.errors import BatchError, CounterpathError
 from counterpath.explainer import Explainer
 from counterpath.files import atomic, sync_folder
 from counterpath.importing import attribute
@@ -62,7 +63,7 @@ class Errand:
 
 
 class Worker:
-    """Does shards, one after the other, with a model that is loaded once.
+    """Does shards, one after the other, with a model that is loaded when the first one comes.
 
     It computes with one thread: there are as many workers as cores, and answers do not depend on how many.
     """
@@ -72,17 +73,27 @@ class Worker:
         self._errand = errand
         if errand.imports not in sys.path:
             sys.path.insert(0, errand.imports)
+
+    @cached_property
+    def _explainer(self) -> Explainer:
+        errand = self._errand
         own = None if errand.job.own is None else attribute(errand.job.own)
-        self._explainer = Explainer.load(errand.model, model=own, device=errand.device).set_params(progress=False)
+        explainer = Explainer.load(errand.model, model=own, device=errand.device)
+        explainer.progress = False
+        return explainer
 
     def do(self, shard: Shard) -> Told:
         """Explain a shard and write what was found; whatever goes wrong is told, and nothing half-written is left."""
         source, started = self._errand.sources[shard.source], time.monotonic()
         failed, reading = Failure(shard.name, source.name, shard.first, shard.rows, ""), True
         try:
-            frame, carried = read(source, shard, self._explainer.schema_, self._errand.job.ids)
+            explainer = self._explainer
+        except CounterpathError as error:  # without the model nothing can be done
+            return replace(failed, problem=str(error), fatal=True)
+        try:
+            frame, carried = read(source, shard, explainer.schema_, self._errand.job.ids)
             reading = False
-            answers = answer(self._explainer, self._errand.job.request, frame, carried, source.name)
+            answers = answer(explainer, self._errand.job.request, frame, carried, source.name)
         except Exception as error:  # a shard that cannot be done must not keep the others from being done
             problem = f"{type(error).__name__}: {' '.join(str(error).split())}"
             damaged = reading and not isinstance(error, FileNotFoundError | PermissionError)

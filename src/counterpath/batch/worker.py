@@ -9,10 +9,9 @@ import sys
 from queue import SimpleQueue
 from threading import Thread
 
-from counterpath.batch.receipts import Failure, to_json
+from counterpath.batch.receipts import to_json
 from counterpath.batch.sources import Shard
 from counterpath.batch.work import Errand, Worker
-from counterpath.errors import CounterpathError
 
 
 def main() -> None:
@@ -21,16 +20,9 @@ def main() -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a user's model prints is no answer
     lines: SimpleQueue[str] = SimpleQueue()
     Thread(target=_listen, args=(lines,), daemon=True).start()
-    errand = Errand.from_json(json.loads(lines.get()))
-    worker: Worker | None = None
+    worker = Worker(Errand.from_json(json.loads(lines.get())))
     while True:
-        shard = Shard(**json.loads(lines.get()))
-        try:
-            worker = Worker(errand) if worker is None else worker
-            told = worker.do(shard)
-        except CounterpathError as error:  # the model cannot be loaded: nothing can be done
-            source = errand.sources[shard.source].name
-            told = Failure(shard.name, source, shard.first, shard.rows, str(error), fatal=True)
+        told = worker.do(Shard(**json.loads(lines.get())))
         answers.write(json.dumps(to_json(told), allow_nan=False) + "\n")
         answers.flush()
 
