@@ -94,6 +94,6 @@ def check(order: Order, whole: Path, file: str, free: int, scratch: Path, *, ino
         "free_pages": free,
         "inodes": inodes,
         "exit_code": first.code,
-        "message": first.messages.strip(),
+        "message": first.messages.strip().replace(f"{disk}/", ""),
         "faults": found,
     }

@@ -1,6 +1,7 @@
 """`kill -9` at random moments: of the process that a user started, and of those that it has at work."""
 
 import shutil
+import sys
 import time
 from pathlib import Path
 from random import Random
@@ -86,7 +87,7 @@ def kill_workers(
                     missed += 1
                     break
                 chosen = random.choice(at_work)
-                title = processes.command_line(chosen)
+                title = processes.command_line(chosen).replace(sys.executable, "python")
                 if processes.kill(chosen):
                     kills.append({"shards_done": done(out), "process": title})
                     left -= 1

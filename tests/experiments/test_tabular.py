@@ -27,7 +27,7 @@ def _small(name: str, path: object = None) -> Dataset:
 def patched() -> object:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(tabular.PRESETS, "tiny", TINY)
-        patch.setitem(tabular.SETTINGS, "adult", Settings(20, 1e-2, 1.5, 5e-3))
+        patch.setitem(tabular.SETTINGS, "adult", Settings(50, 1e-2, 1.5, 5e-3))
         patch.setattr(tabular, "BANDWIDTHS", (0.01, 2.0))
         patch.setattr(tabular, "DAMPINGS", (1e-6, 1e-2))
         patch.setattr(tabular, "load", _small)
