@@ -72,7 +72,7 @@ class Neighbours:
         points, half_norms = self._padded
         scores = torch.addmm(half_norms, query, points.T, alpha=-1)
         index = _least(scores, min(count + 3, len(self._points)))
-        distance = (query[:, None] - self._points[index]).norm(dim=-1)
+        distance = (query[:, None] - points[index]).norm(dim=-1)
         distance, order = distance.sort(dim=1)
         return distance[:, :count], index.gather(1, order)[:, :count]
 
