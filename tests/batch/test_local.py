@@ -64,6 +64,7 @@ def test_a_model_that_cannot_be_loaded_ends_the_job(explained: Runs, rows: Path,
     with pytest.raises(BatchError, match=r"nowhere:model.*cannot be imported"):
         explained(rows, tmp_path / "out", engine=Local(1), own="nowhere:model")
     assert json.loads((tmp_path / "out" / "manifest.json").read_text())["job"]["own"] == "nowhere:model"
+    assert not (tmp_path / "out" / "quarantine").exists(), "it is not the shard that is at fault"
 
 
 def test_there_are_as_many_workers_as_cores_unless_somebody_says() -> None:
