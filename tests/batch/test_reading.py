@@ -102,3 +102,13 @@ def test_gaps_are_what_pandas_takes_for_gaps() -> None:
     from pandas._libs.parsers import STR_NA_VALUES
 
     assert set(reading._GAPS) == set(STR_NA_VALUES)
+
+
+def test_a_file_that_changes_after_it_was_looked_at_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("age,income,code,name,owner\n30,1.5,1,1,True\n")
+    (source,) = survey(find(str(path)), SCHEMA.names, 5)
+    whole(source, 5)
+    path.write_text("age,income,code,name,owner\n310,1.5,1,1,True\n")
+    with pytest.raises(InputError, match=r"rows\.csv has changed while the job ran"):
+        whole(source, 5)
