@@ -36,8 +36,8 @@ from batching.material import ASKED, folder_of, parquet_file, small_model
 from rich.console import Console
 
 import counterpath as cp
-from counterpath.cli.adult import fitted
-from counterpath.files import write_json
+from counterpath.cli.demo import fitted
+from counterpath.utils.files import write_json
 
 KILLS = 20
 ROWS = {

@@ -30,14 +30,14 @@ import pandas as pd
 import torch
 
 import counterpath as cp
-from counterpath.answering import LED
 from counterpath.data.datasets import Dataset
 from counterpath.data.encoding import Encoder
-from counterpath.devices import resolve_device
-from counterpath.files import write_json
-from counterpath.learning import hold_out
+from counterpath.explainer.solve import LED
+from counterpath.fitting.train import hold_out
 from counterpath.models.training import Run
-from counterpath.models.vae_training import VAETraining, fit_vae
+from counterpath.models.vae import VAETraining, fit_vae
+from counterpath.utils.devices import resolve_device
+from counterpath.utils.files import write_json
 
 CLASS_WEIGHTS = {"adult": None, "gmc": "balanced"}
 MEASURES = ("ld_sq", "l0", "l1", "l2_sq", "steps", "violation")

@@ -20,10 +20,10 @@ import numpy as np
 import pandas as pd
 
 import counterpath as cp
-from counterpath.answering import LED
 from counterpath.data.datasets import Dataset
-from counterpath.errors import require
-from counterpath.files import write_json
+from counterpath.explainer.solve import LED
+from counterpath.utils.errors import require
+from counterpath.utils.files import write_json
 
 METHODS = ("geodesic", "rsgd", "rsgd-c", "sgd", "face", "nearest")
 MEASURES = ("ld_sq", "ld", "l0", "l1", "l2_sq", "linf", "copy", "violation", "confidence", "steps")

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import counterpath as cp
-from counterpath.cli.adult import TARGET, fitted
+from counterpath.cli.demo import TARGET, fitted
 
 
 def main() -> None:

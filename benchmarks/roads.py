@@ -20,13 +20,13 @@ import torch
 from torch import Tensor
 
 import counterpath as cp
-from counterpath.files import write_json
-from counterpath.learned import Learned
-from counterpath.learning import with_roads
-from counterpath.methods import METHODS
-from counterpath.pursuit import Walk
-from counterpath.scope import Scope
-from counterpath.search.wanted import Wanted
+from counterpath.fitting.fitted import Learned
+from counterpath.fitting.train import with_roads
+from counterpath.search.feasible import Scope
+from counterpath.search.method import METHODS
+from counterpath.search.objective import Wanted
+from counterpath.search.problem import Walk
+from counterpath.utils.files import write_json
 
 NOISE = 0.01
 

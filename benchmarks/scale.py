@@ -24,15 +24,14 @@ import pandas as pd
 import pyarrow as pa
 
 import counterpath as cp
-from counterpath.batch.folder import intact
+from counterpath.batch.folder import Journal, Manifest, intact
 from counterpath.batch.job import Job
-from counterpath.batch.manifest import Journal, Manifest
-from counterpath.batch.receipts import Receipt, Totals, to_json
+from counterpath.batch.shards import Receipt, Totals, to_json
 from counterpath.batch.sources import Shard, Source, find, shards_of, survey
-from counterpath.batch.work import Errand, Worker, write_part
-from counterpath.cli.adult import TARGET, fitted
-from counterpath.errors import require
-from counterpath.measures import MEASURES
+from counterpath.batch.worker import Errand, Worker, write_part
+from counterpath.cli.demo import TARGET, fitted
+from counterpath.search.measures import MEASURES
+from counterpath.utils.errors import require
 
 ID = "applicant"
 SUMS = dict.fromkeys((*MEASURES, "steps"), (2914, 1807.300717651844, 1156.4054945701853))

@@ -206,9 +206,9 @@ def main() -> None:
         return
     # Only here: clients are to start quickly, and to leave the processors to the service.
     import counterpath as cp
-    from counterpath.app.answers import records
-    from counterpath.cli.adult import fitted
-    from counterpath.files import write_json
+    from counterpath.cli.demo import fitted
+    from counterpath.service.schemas import records
+    from counterpath.utils.files import write_json
 
     data = cp.datasets.load(NAME)
     explainer = fitted(data, "auto")

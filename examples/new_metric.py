@@ -14,7 +14,7 @@ import counterpath as cp
 from counterpath.data.encoding import Encoder
 from counterpath.geometry.linearize import Linearization
 from counterpath.geometry.metric import Metric, gram
-from counterpath.methods import METHODS, Method
+from counterpath.search.method import METHODS, Method
 
 HARD = {"age": 100.0, "education-num": 30.0, "marital-status": 30.0, "relationship": 30.0}
 

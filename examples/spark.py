@@ -21,9 +21,8 @@ import pyarrow as pa
 import torch
 
 import counterpath as cp
-from counterpath.batch.answers import answer
-from counterpath.batch.layout import WHERE, answers_schema
-from counterpath.errors import InputError
+from counterpath.batch.results import WHERE, answer, answers_schema
+from counterpath.utils.errors import InputError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

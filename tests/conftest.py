@@ -14,18 +14,16 @@ from torch import Tensor
 import counterpath as cp
 from counterpath.cli import main
 from counterpath.data.surface import Surface, sample_surface
-from counterpath.explainer import Explainer
-from counterpath.learned import Learned
-from counterpath.methods import Parts
+from counterpath.explainer.explainer import Explainer
+from counterpath.fitting.fitted import Learned
 from counterpath.models.classifier import Classifier, fit_classifier
 from counterpath.models.latent import join
 from counterpath.models.training import Run, seeded
-from counterpath.models.vae import VAE
-from counterpath.models.vae_training import VAETraining, fit_vae
+from counterpath.models.vae import VAE, VAETraining, fit_vae
+from counterpath.search.method import Parts
+from tests.tables import LABEL, mixed, small
 
-from .tables import LABEL, mixed, small
-
-WHOLE = {"app", "batch", "bench", "cli", "experiments", "explainer", "ui"}
+WHOLE = {"service", "batch", "bench", "cli", "experiments", "explainer", "explorer"}
 """The folders of tests that run all of it, from a table to an answer; those of the parts check the shapes."""
 
 

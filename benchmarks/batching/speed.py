@@ -13,10 +13,9 @@ from typing import Any
 import pyarrow.parquet as pq
 
 import counterpath as cp
-from counterpath.batch.reading import read
 from counterpath.batch.running import SHARD_ROWS
-from counterpath.batch.sources import find, shards_of, survey
-from counterpath.batch.work import write_part
+from counterpath.batch.sources import find, read, shards_of, survey
+from counterpath.batch.worker import write_part
 
 from . import bare
 from .jobs import Order

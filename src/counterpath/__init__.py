@@ -1,10 +1,10 @@
 """Counterfactual explanations with realistic paths."""
 
-import counterpath.waiting  # noqa: F401  # isort: skip: it comes before torch
+import counterpath.utils.threads  # noqa: F401  # isort: skip: it comes before torch
 from counterpath.data import Encoder, Feature, Schema, datasets
-from counterpath.errors import CounterpathError, CounterpathWarning, InputError
-from counterpath.explainer import Explainer
+from counterpath.explainer.explainer import Explainer
 from counterpath.explanation import Explanation, Status
+from counterpath.utils.errors import CounterpathError, CounterpathWarning, InputError
 
 __version__ = "0.1.0.dev0"
 load = Explainer.load

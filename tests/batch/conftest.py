@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from counterpath.batch import run
-from counterpath.explainer import Explainer
+from counterpath.explainer.explainer import Explainer
 
 from .inline import Inline
 

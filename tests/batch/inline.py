@@ -7,7 +7,7 @@ import pandas as pd
 
 from counterpath.batch.engine import Tell
 from counterpath.batch.sources import Shard
-from counterpath.batch.work import Errand, Worker
+from counterpath.batch.worker import Errand, Worker
 
 
 class Inline:

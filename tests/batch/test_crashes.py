@@ -15,7 +15,7 @@ from benchmarks.batching.jobs import Order, done, faults, fingerprints, half_wri
 
 from counterpath.batch.local import Local
 from counterpath.cli import main
-from counterpath.errors import BatchError
+from counterpath.utils.errors import BatchError
 
 from .conftest import Runs
 

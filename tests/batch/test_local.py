@@ -7,8 +7,8 @@ import pytest
 
 from counterpath.batch import run
 from counterpath.batch.local import Local
-from counterpath.errors import BatchError, InputError
-from counterpath.importing import attribute
+from counterpath.utils.errors import BatchError, InputError
+from counterpath.utils.importing import attribute
 from tests.tables import small
 
 from .conftest import ASKED, Runs

@@ -21,17 +21,16 @@ import pytest
 from counterpath.batch import ray_cluster, run
 from counterpath.batch.engine import TRIES, Engine
 from counterpath.batch.job import Job
-from counterpath.batch.ray import Ray
+from counterpath.batch.ray import Doing, Ray
 from counterpath.batch.ray_cluster import SPARE, Cluster
-from counterpath.batch.ray_hand import Doing
-from counterpath.batch.receipts import Failure, from_json
+from counterpath.batch.shards import Failure, from_json
 from counterpath.batch.sources import find, shards_of, survey
-from counterpath.batch.work import Errand
-from counterpath.errors import BatchError, CounterpathWarning, InputError, MissingExtraError
-from counterpath.explainer import Explainer
-from counterpath.importing import attribute
+from counterpath.batch.worker import Errand
+from counterpath.explainer.explainer import Explainer
+from counterpath.utils.errors import BatchError, CounterpathWarning, InputError, MissingExtraError
+from counterpath.utils.importing import attribute
+from tests.tables import small
 
-from ..tables import small
 from .conftest import ASKED
 from .inline import Inline, content, results
 from .processes import Process, addresses, family, left, title

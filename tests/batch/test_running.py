@@ -10,8 +10,8 @@ import pytest
 
 from counterpath.batch import Progress
 from counterpath.batch.sources import Shard
-from counterpath.errors import BatchError, InputError
-from counterpath.explainer import Explainer
+from counterpath.explainer.explainer import Explainer
+from counterpath.utils.errors import BatchError, InputError
 
 from .conftest import ASKED, Runs
 from .inline import Inline, content, results

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from counterpath.batch.sources import Shard, find, insist_unchanged, shards_of, survey
-from counterpath.errors import InputError
+from counterpath.utils.errors import InputError
 
 
 def test_a_folder_has_its_files_in_numerical_order_at_any_depth(rows: Path) -> None:

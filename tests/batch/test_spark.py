@@ -13,9 +13,9 @@ import pytest
 
 import counterpath as cp
 from counterpath.batch import run
-from counterpath.errors import InputError
+from counterpath.utils.errors import InputError
+from tests.tables import features, mixed
 
-from ..tables import features, mixed
 from .inline import Inline
 
 IDS = pa.schema([("case", pa.int64()), ("note", pa.string())])

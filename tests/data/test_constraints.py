@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counterpath.data import Bounds, Constraints, Encoder, Feature, Schema
-from counterpath.errors import InputError
+from counterpath.utils.errors import InputError
 
 SIZES = ("small", "medium", "large", "huge")
 SCHEMA = Schema(

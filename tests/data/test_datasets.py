@@ -9,20 +9,29 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from counterpath.data import datasets, source
-from counterpath.data.datasets import ADULT_SHA256, DATASETS, GMC_SHA256, load
-from counterpath.data.source import Source, cache_folder, find, obtain, read_verified
-from counterpath.errors import InputError
+from counterpath.data import datasets
+from counterpath.data.datasets import (
+    ADULT_SHA256,
+    DATASETS,
+    GMC_SHA256,
+    Source,
+    cache_folder,
+    find,
+    load,
+    obtain,
+    read_verified,
+)
+from counterpath.utils.errors import InputError
 
 CONTENT = b"a,b\n" + b"1,2\n" * 50_000
 SMALL = hashlib.sha256(CONTENT).hexdigest()
 # Read before a test changes the environment.
-REFERENCE = Path(os.environ.get(source.VARIABLE) or Path(__file__).parents[3] / "shared" / "data")
+REFERENCE = Path(os.environ.get(datasets.VARIABLE) or Path(__file__).parents[3] / "shared" / "data")
 
 
 @pytest.fixture(autouse=True)
 def _nothing_outside(monkeypatch, tmp_path):
-    monkeypatch.delenv(source.VARIABLE, raising=False)
+    monkeypatch.delenv(datasets.VARIABLE, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("no_proxy", "*")
 
@@ -138,13 +147,13 @@ def test_a_file_with_other_content_is_refused(name, tmp_path):
 def test_the_environment_variable_names_a_file_or_a_folder(monkeypatch, tmp_path, suffix, folder):
     file = tmp_path / f"small{suffix}"
     file.write_bytes(gzip.compress(CONTENT) if suffix == ".csv.gz" else CONTENT)
-    monkeypatch.setenv(source.VARIABLE, str(tmp_path if folder else file))
+    monkeypatch.setenv(datasets.VARIABLE, str(tmp_path if folder else file))
     assert obtain(Source("small", "http://127.0.0.1:9/", SMALL)) == file
     assert read_verified(file, SMALL) == CONTENT
 
 
 def test_a_folder_without_the_file_leads_on_to_the_cache(monkeypatch, tmp_path):
-    monkeypatch.setenv(source.VARIABLE, str(tmp_path))
+    monkeypatch.setenv(datasets.VARIABLE, str(tmp_path))
     cached = cache_folder() / "small.csv"
     cached.parent.mkdir(parents=True)
     cached.write_bytes(CONTENT)
@@ -258,7 +267,7 @@ def _stall(server: Server) -> None:
     ],
 )
 def test_a_failed_download_leaves_nothing_behind(server, monkeypatch, spoil, problem):
-    monkeypatch.setattr(source, "TIMEOUT", 0.2)
+    monkeypatch.setattr(datasets, "TIMEOUT", 0.2)
     server.files["/small.csv"] = CONTENT
     spoil(server)
     with pytest.raises(InputError, match=rf"small is not on this machine, .*small\.csv failed: .*{problem}.*path=FILE"):

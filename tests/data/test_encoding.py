@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counterpath.data import Encoder, Feature, Schema
-from counterpath.errors import InputError
+from counterpath.utils.errors import InputError
 
 SCHEMA = Schema(
     (

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from counterpath.data import Encoder, Feature, Schema
 from counterpath.data.impute import Imputer
-from counterpath.errors import InputError
+from counterpath.utils.errors import InputError
 
 SCHEMA = Schema(
     (

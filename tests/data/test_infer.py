@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counterpath.data import Encoder, Feature, Schema
-from counterpath.errors import InputError
+from counterpath.utils.errors import InputError
 
 COUNT = 30
 FRAME = pd.DataFrame(

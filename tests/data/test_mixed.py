@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counterpath.data import Encoder, Feature, Schema
-from counterpath.errors import InputError
+from counterpath.utils.errors import InputError
 
 CITIES = tuple("ABCDEFGHIJKL")
 SIZES = ("small", "medium", "large", "huge")

@@ -6,7 +6,7 @@ import torch
 
 from counterpath.data import Feature, Schema
 from counterpath.data.schema import KINDS, TRANSFORMS
-from counterpath.errors import InputError
+from counterpath.utils.errors import InputError
 
 SCHEMA = Schema(
     (

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from counterpath.data.surface import HOLE_RADIUS, NOISE, SCALE, chart_of, sample_surface
-from counterpath.errors import InputError
+from counterpath.utils.errors import InputError
 
 
 def test_the_surface_is_as_the_paper_says() -> None:

@@ -5,13 +5,13 @@ import pandas as pd
 import pytest
 import torch
 
-from counterpath import blocks
 from counterpath.data import datasets
 from counterpath.data.datasets import Dataset, load
-from counterpath.errors import InputError
-from counterpath.experiments import tables, tabular, tabular_roads
+from counterpath.experiments import tables, tabular
 from counterpath.experiments.study import THRESHOLDS, Preset, Settings
 from counterpath.experiments.tabular import reproduce
+from counterpath.utils import blocks
+from counterpath.utils.errors import InputError
 
 pytestmark = pytest.mark.whole
 
@@ -129,7 +129,7 @@ def test_every_file_is_written_and_the_report_needs_no_network(results: dict, fo
 
 def test_a_second_run_walks_nothing_again(results: dict, folder: Path, patched: pytest.MonkeyPatch) -> None:  # type: ignore[type-arg]
     with pytest.MonkeyPatch.context() as patch:
-        for module, name in ((tabular, "traverse"), (tabular_roads, "travel")):
+        for module, name in ((tabular, "traverse"), (tabular, "travel")):
             patch.setattr(module, name, lambda *args, **options: pytest.fail("a finished part was walked again"))
         again = reproduce("adult", preset="tiny", seeds=[0, 1], device="cpu", out=folder, progress=False)
     assert again == results

@@ -8,8 +8,7 @@ import pandas as pd
 
 import counterpath as cp
 from counterpath import Explanation, Status
-
-from ..tables import small
+from tests.tables import small
 
 NUMERIC = ["children", "debt", "score"]
 

@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ..tables import LABEL
+from tests.tables import LABEL
+
 from .asking import NUMERIC
 
 

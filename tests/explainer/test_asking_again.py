@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 import counterpath as cp
-from counterpath import Explanation, answering
-from counterpath.errors import InputError, NotFittedError
-
-from ..tables import features, mixed
+from counterpath import Explanation
+from counterpath.explainer import solve
+from counterpath.utils.errors import InputError, NotFittedError
+from tests.tables import features, mixed
 
 WISHES: dict[str, Any] = {
     "lock": ["sex", "city"],
@@ -102,7 +102,7 @@ def test_a_mistake_is_told_before_anything_is_searched(
     def searching(*arguments: Any) -> None:
         raise AssertionError("the search has begun")
 
-    monkeypatch.setattr(answering, "_searched", searching)
+    monkeypatch.setattr(solve, "_searched", searching)
     with pytest.raises(InputError, match=message):
         quick.explain(rows, **wishes)
 

@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 
 import counterpath as cp
-from counterpath import Explanation, Status, store
-from counterpath.errors import InputError, StoreError
-
-from ..tables import LABEL, features, mixed, small
+from counterpath import Explanation, Status
+from counterpath.fitting import persistence
+from counterpath.utils.errors import InputError, StoreError
+from tests.tables import LABEL, features, mixed, small
 
 pytestmark = pytest.mark.filterwarnings("ignore:The :counterpath.errors.CounterpathWarning")
 QUICK = {"epochs": 3, "steps": 12}
@@ -226,8 +226,8 @@ def folder(quick: cp.Explainer, tmp_path: Path) -> Path:
 
 
 def _forge(folder: Path, **changes: Any) -> None:
-    config, tensors = store.load(folder)
-    store.save(folder, {key: value for key, value in {**config, **changes}.items() if value is not ...}, tensors)
+    config, tensors = persistence.load(folder)
+    persistence.save(folder, {key: value for key, value in {**config, **changes}.items() if value is not ...}, tensors)
 
 
 def test_a_damaged_directory_is_refused_by_the_name_of_the_file(folder: Path) -> None:
@@ -282,7 +282,7 @@ def test_a_config_that_lacks_something_is_refused(folder: Path, key: str) -> Non
 
 
 def test_a_config_with_other_parameters_or_sizes_is_refused(folder: Path) -> None:
-    config, _ = store.load(folder)
+    config, _ = persistence.load(folder)
     _forge(folder, parameters={**config["parameters"], "invented": 1})
     with pytest.raises(StoreError, match="invented"):
         cp.load(folder)

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 import counterpath as cp
 from counterpath.data.schema import KINDS
-
-from ..tables import CITIES, LABEL, SIZES, small
+from tests.tables import CITIES, LABEL, SIZES, small
 
 pytestmark = pytest.mark.whole
 

@@ -9,10 +9,9 @@ import pytest
 
 import counterpath as cp
 from counterpath import Status
-from counterpath.errors import InputError
-from counterpath.learned import Learned
-
-from ..tables import LABEL, features, mixed, small
+from counterpath.fitting.fitted import Learned
+from counterpath.utils.errors import InputError
+from tests.tables import LABEL, features, mixed, small
 
 pytestmark = pytest.mark.filterwarnings("ignore:The generative model:counterpath.errors.CounterpathWarning")
 

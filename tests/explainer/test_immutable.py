@@ -8,10 +8,9 @@ import torch
 from torch import nn
 
 import counterpath as cp
-from counterpath import learning
-from counterpath.errors import InputError
-
-from ..tables import LABEL, mixed, small
+from counterpath.fitting import train
+from counterpath.utils.errors import InputError
+from tests.tables import LABEL, mixed, small
 
 IMMUTABLE = ["sex", "children"]
 
@@ -73,7 +72,7 @@ class Linear(nn.Module):
 
 
 def test_a_model_that_cannot_be_told_holds_them_too(people: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learning, "schedule", lambda rows, steps: (rows // 8, 40))  # a flow takes long to learn
+    monkeypatch.setattr(train, "schedule", lambda rows, steps: (rows // 8, 40))  # a flow takes long to learn
     numbers = people[["children", "debt", "score", LABEL]]
     schema = cp.Schema.infer(numbers, target=LABEL, immutable=["children"])
     encoder = cp.Encoder.fit(numbers.drop(columns=LABEL), schema)

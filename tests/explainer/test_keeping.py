@@ -11,16 +11,16 @@ import torch
 from torch import Tensor
 
 import counterpath as cp
-from counterpath import Explanation, answering, path_tables
-from counterpath.answering import Found, Group, Request, answer
-from counterpath.assembling import assemble
-from counterpath.benchmark import compare
-from counterpath.errors import InputError
-from counterpath.learned import Learned
-from counterpath.paths import Paths
-from counterpath.pursuit import Walk
-
-from ..tables import features, mixed
+from counterpath import Explanation
+from counterpath.explainer import solve
+from counterpath.explainer.assemble import assemble
+from counterpath.explainer.compare import compare
+from counterpath.explainer.solve import Found, Group, Request, answer
+from counterpath.fitting.fitted import Learned
+from counterpath.search.paths import Paths
+from counterpath.search.problem import Walk
+from counterpath.utils.errors import InputError
+from tests.tables import features, mixed
 
 pytestmark = pytest.mark.whole
 
@@ -93,8 +93,8 @@ def test_rows_are_answered_in_parts_with_the_same_result(
     asked: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(answering, "AT_ONCE", 6)
-    monkeypatch.setattr(path_tables, "_AT_ONCE", 3)
+    monkeypatch.setattr(solve, "AT_ONCE", 6)
+    monkeypatch.setattr(assembling, "_AT_ONCE", 3)
     parts, whole = quick.explain(rows, **ASKED[asked], keep="milestones"), answers[asked]["milestones"]
     for name in FRAMES:
         pd.testing.assert_frame_equal(getattr(parts, name), getattr(whole, name), check_exact=True)
@@ -165,7 +165,7 @@ class Watched:
 
 @pytest.mark.parametrize("keep", KEEPS)
 def test_the_paths_of_a_group_do_not_outlive_it(learned: Learned, keep: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answering, "AT_ONCE", 20)
+    monkeypatch.setattr(solve, "AT_ONCE", 20)
     rows = features(mixed(110, seed=3))
     request = Request(learned.subject.index("low"), 0.5, "rsgd", Walk(steps=15), keep)
     for _ in answer(learned, rows.head(20), torch.arange(20), request):

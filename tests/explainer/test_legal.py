@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 import counterpath as cp
 from counterpath import Explanation, Status
-
-from ..tables import CITIES, CLASSES, SIZES, features
+from tests.tables import CITIES, CLASSES, SIZES, features
 
 pytestmark = pytest.mark.whole
 

@@ -14,11 +14,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from xgboost import XGBClassifier
 
-from counterpath import Status, learning
-from counterpath.errors import InputError
+from counterpath import Status
+from counterpath.fitting import train
 from counterpath.models import surrogate
+from counterpath.utils.errors import InputError
+from tests.tables import LABEL, features
 
-from ..tables import LABEL, features
 from .asking import NUMERIC, assert_valid, fit
 
 pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore:The :counterpath.errors.CounterpathWarning")]
@@ -28,7 +29,7 @@ pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore:The :counter
 def _short_lessons(monkeypatch: pytest.MonkeyPatch) -> None:
     """A surrogate that is good enough to be followed, in a tenth of the time."""
     monkeypatch.setattr(surrogate, "STEPS", 250)
-    monkeypatch.setattr(learning, "_VISITORS", 60)
+    monkeypatch.setattr(train, "_VISITORS", 60)
 
 
 @pytest.mark.parametrize(

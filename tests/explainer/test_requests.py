@@ -12,11 +12,10 @@ from sklearn.base import clone
 
 import counterpath as cp
 from counterpath import Status
-from counterpath.answering import LED
-from counterpath.diagnostics import Diagnostics
-from counterpath.errors import InputError, NotFittedError
-
-from ..tables import CITIES, LABEL, SMALL, features, mixed, small
+from counterpath.explainer.solve import LED
+from counterpath.fitting.diagnostics import Diagnostics
+from counterpath.utils.errors import InputError, NotFittedError
+from tests.tables import CITIES, LABEL, SMALL, features, mixed, small
 
 
 @pytest.fixture(scope="module")

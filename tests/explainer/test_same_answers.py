@@ -20,10 +20,9 @@ from torch import Tensor, nn
 
 import counterpath as cp
 from counterpath import Explanation
-from counterpath.errors import InputError
 from counterpath.models import surrogate
-
-from ..tables import LABEL, features, mixed, small
+from counterpath.utils.errors import InputError
+from tests.tables import LABEL, features, mixed, small
 
 ROWS = 60
 QUICK = {"epochs": 3, "steps": 12}

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 import counterpath as cp
 from counterpath import Status
 from counterpath.data import Encoder
-from counterpath.errors import CounterpathWarning, InputError
+from counterpath.utils.errors import CounterpathWarning, InputError
+from tests.tables import LABEL, features, mixed, small
 
-from ..tables import LABEL, features, mixed, small
 from .asking import NUMERIC, assert_valid, fit
 
 pytestmark = pytest.mark.filterwarnings("ignore:The :counterpath.errors.CounterpathWarning")

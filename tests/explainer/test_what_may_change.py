@@ -7,10 +7,9 @@ import pandas as pd
 import pytest
 
 import counterpath as cp
-from counterpath.errors import InputError
-from counterpath.explanation import Explanation, Status, wording
-
-from ..tables import LABEL, features, small
+from counterpath.explanation import Explanation, Status
+from counterpath.utils.errors import InputError
+from tests.tables import LABEL, features, small
 
 pytestmark = pytest.mark.whole
 

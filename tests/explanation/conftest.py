@@ -9,8 +9,8 @@ import pytest
 
 from counterpath.data import Feature, Schema
 from counterpath.explanation import Explanation, Status, path_columns, plan_index
-from counterpath.explanation.keeping import only_milestones
-from counterpath.explanation.telling import amounts
+from counterpath.explanation.milestones import only_milestones
+from counterpath.explanation.wording import amounts
 
 SCHEMA = Schema(
     (

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from counterpath.data import Feature, Schema
-from counterpath.errors import InputError
 from counterpath.explanation import Explanation
-from counterpath.explanation.milestones import choose, list_milestones, list_steps, tell
+from counterpath.explanation.milestones import choose_points, list_milestones, list_steps, tell
+from counterpath.utils.errors import InputError
 from tests.explanation.conftest import make
 
 JOBS, LEVELS = ("baker", "clerk", "nurse"), ("none", "school", "college")
@@ -52,7 +52,7 @@ PATHS = st.integers(1, 12).flatmap(
 
 @given(PATHS, st.integers(2, 7))
 def test_milestones_are_a_few_points_of_the_path_in_its_order_from_end_to_end(path: pd.DataFrame, most: int) -> None:
-    places = choose(path, SCHEMA, NUMBERS, most)
+    places = choose_points(path, SCHEMA, NUMBERS, most)
     assert places[0] == 0
     assert places[-1] == len(path) - 1
     assert all(before < after for before, after in pairwise(places))
@@ -79,13 +79,13 @@ def test_every_change_is_told_and_texts_join_up(path: pd.DataFrame) -> None:
 
 @given(PATHS)
 def test_who_may_have_more_milestones_never_gets_fewer(path: pd.DataFrame) -> None:
-    counts = [len(choose(path, SCHEMA, NUMBERS, most)) for most in range(2, 7)]
+    counts = [len(choose_points(path, SCHEMA, NUMBERS, most)) for most in range(2, 7)]
     assert counts == sorted(counts)
 
 
 def test_features_that_change_one_after_the_other_are_separate_steps() -> None:
     path = points(hours=[40, 42, 44, 46, 46, 46, 46], pay=[10.0, 10.0, 10.0, 10.0, 10.0, 11.0, 12.0])
-    assert choose(path, SCHEMA, NUMBERS) == [0, 3, 6]
+    assert choose_points(path, SCHEMA, NUMBERS) == [0, 3, 6]
     stops = path.assign(job=["baker"] * 4 + ["clerk"] * 3)
     assert [step.changes for step in list_steps(as_path(stops), SCHEMA, NUMBERS)] == [
         "hours: 40 → 46",
@@ -95,9 +95,9 @@ def test_features_that_change_one_after_the_other_are_separate_steps() -> None:
 
 
 def test_a_straight_line_is_one_step_and_so_is_a_single_feature_at_any_pace() -> None:
-    assert choose(points(hours=[40, 41, 42, 43], pay=[10.0, 11.0, 12.0, 13.0]), SCHEMA, NUMBERS) == [0, 3]
-    assert choose(points(pay=[1.0, 1.1, 5.0, 9.0]), SCHEMA, NUMBERS) == [0, 3]
-    assert choose(points(education=["none", "school", "college"]), SCHEMA, NUMBERS) == [0, 2]
+    assert choose_points(points(hours=[40, 41, 42, 43], pay=[10.0, 11.0, 12.0, 13.0]), SCHEMA, NUMBERS) == [0, 3]
+    assert choose_points(points(pay=[1.0, 1.1, 5.0, 9.0]), SCHEMA, NUMBERS) == [0, 3]
+    assert choose_points(points(education=["none", "school", "college"]), SCHEMA, NUMBERS) == [0, 2]
     assert list_steps(as_path(points(pay=[1.0, 5.0, 9.0])), SCHEMA, NUMBERS) == ()
 
 
@@ -111,8 +111,8 @@ def test_what_goes_back_and_forth_is_left_out() -> None:
 
 def test_a_feature_with_an_order_moves_by_its_places() -> None:
     path = points(pay=[10.0, 10.0, 12.0, 12.0], education=["none", "school", "school", "college"])
-    assert choose(path, SCHEMA, NUMBERS) == [0, 1, 2, 3]
-    assert choose(path.assign(pay=10.0), SCHEMA, NUMBERS) == [0, 3]
+    assert choose_points(path, SCHEMA, NUMBERS) == [0, 1, 2, 3]
+    assert choose_points(path.assign(pay=10.0), SCHEMA, NUMBERS) == [0, 3]
 
 
 def test_no_stop_is_made_for_a_hair() -> None:
@@ -124,7 +124,7 @@ def test_no_stop_is_made_for_a_hair() -> None:
 def test_numbers_may_be_of_any_dtype(dtype: str) -> None:
     path = points(hours=pd.array([40, 50, 50], dtype=dtype), job=["baker", "baker", "clerk"])
     assert tell(path, SCHEMA.names, NUMBERS) == ["", "hours: 40 → 50", "job: baker → clerk"]
-    assert choose(path, SCHEMA, NUMBERS) == [0, 1, 2]
+    assert choose_points(path, SCHEMA, NUMBERS) == [0, 1, 2]
 
 
 def test_an_explanation_has_the_milestones_of_a_row(explanation: Explanation) -> None:

@@ -2,9 +2,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from counterpath.errors import InputError
 from counterpath.explanation import Explanation, Status, path_columns
-from counterpath.plots import svg
+from counterpath.explanation.plots.style import svg
+from counterpath.utils.errors import InputError
 from tests.explanation.conftest import LABELS, STATUSES, across, make, make_plans
 
 

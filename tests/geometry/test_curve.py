@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from counterpath.errors import GeometryError, InputError
 from counterpath.geometry.curve import (
     MetricField,
     energy,
@@ -20,6 +19,7 @@ from counterpath.geometry.curve import (
 from counterpath.geometry.metric import pullback
 from counterpath.models.training import seeded
 from counterpath.models.vae import VAE
+from counterpath.utils.errors import GeometryError, InputError
 
 
 def poincare(z: Tensor) -> Tensor:

@@ -5,7 +5,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from counterpath.errors import InputError
 from counterpath.geometry.curve import length, metric_field
 from counterpath.geometry.linearize import Decoded, Linearization, jacobian, jacobian_autodiff, pull, secant
 from counterpath.geometry.metric import METRICS, pullback
@@ -14,8 +13,8 @@ from counterpath.models.layers import TableOutput, mlp
 from counterpath.models.precision import RBFPrecision
 from counterpath.models.training import seeded
 from counterpath.models.vae import VAE
-
-from ..conftest import random_classifier, random_vae
+from counterpath.utils.errors import InputError
+from tests.conftest import random_classifier, random_vae
 
 
 class Unknown(nn.Module):

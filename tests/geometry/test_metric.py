@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from counterpath.errors import GeometryError
 from counterpath.geometry.curve import geodesic, length, metric_field, segment_lengths
 from counterpath.geometry.linearize import Linearization, jacobian, jacobian_autodiff
 from counterpath.geometry.metric import (
@@ -33,8 +32,8 @@ from counterpath.models.training import seeded
 from counterpath.models.vae import VAE
 from counterpath.search.objective import Objective
 from counterpath.search.step import STEP_RULES, slope
-
-from ..conftest import random_vae
+from counterpath.utils.errors import GeometryError
+from tests.conftest import random_vae
 
 
 @pytest.mark.parametrize("name", METRICS)

@@ -3,9 +3,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterpath.errors import InputError
 from counterpath.geometry.neighbours import Neighbours
 from counterpath.models.training import seeded
+from counterpath.utils.errors import InputError
 
 sizes = st.tuples(st.integers(1, 40) | st.integers(600, 1000), st.integers(1, 30), st.integers(1, 6))
 

@@ -2,11 +2,10 @@ import pytest
 import torch
 
 from counterpath.data.surface import Surface
-from counterpath.errors import InputError
-from counterpath.methods import Parts
 from counterpath.models.classifier import balanced_accuracy, fit_classifier
-
-from ..conftest import random_classifier
+from counterpath.search.method import Parts
+from counterpath.utils.errors import InputError
+from tests.conftest import random_classifier
 
 
 def test_the_last_layer_is_linear_on_the_representation() -> None:

@@ -4,11 +4,10 @@ import pytest
 import torch
 
 from counterpath.data.surface import Surface
-from counterpath.errors import MissingExtraError
 from counterpath.models.flow import FlowModel, fit_flow
 from counterpath.models.training import Run
-
-from ..geometry.test_linearize import central_differences
+from counterpath.utils.errors import MissingExtraError
+from tests.geometry.test_linearize import central_differences
 
 
 @pytest.fixture(scope="module")

@@ -2,12 +2,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from counterpath.errors import InputError
 from counterpath.geometry.linearize import jacobian_autodiff
 from counterpath.models.generator import Generator, draw
 from counterpath.models.latent import LatentModel
 from counterpath.models.training import Run
-from counterpath.models.vae_training import VAETraining, fit_uncertainty
+from counterpath.models.vae import VAETraining, fit_uncertainty
+from counterpath.utils.errors import InputError
 
 
 class Rotation(nn.Module):

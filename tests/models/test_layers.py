@@ -2,11 +2,10 @@ import pytest
 import torch
 from torch import nn
 
-from counterpath.errors import InputError
 from counterpath.geometry.linearize import jacobian
 from counterpath.models.layers import TableOutput, fold, mlp
-
-from ..conftest import random_classifier, random_vae
+from counterpath.utils.errors import InputError
+from tests.conftest import random_classifier, random_vae
 
 
 def test_an_mlp_has_batch_norm_and_tanh_between_linear_layers() -> None:

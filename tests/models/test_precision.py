@@ -1,10 +1,10 @@
 import pytest
 import torch
 
-from counterpath.errors import InputError, NotFittedError
 from counterpath.geometry.linearize import axes, jacobian_autodiff
 from counterpath.models.precision import RBFPrecision
 from counterpath.models.training import seeded
+from counterpath.utils.errors import InputError, NotFittedError
 
 
 def _placed(codes: torch.Tensor, centers: int = 5, **options: object) -> RBFPrecision:

@@ -12,9 +12,9 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from counterpath.errors import InputError, TrainingError
 from counterpath.models.layers import mlp
 from counterpath.models.training import History, Run, seeded, train
+from counterpath.utils.errors import InputError, TrainingError
 
 ADAM = partial(torch.optim.Adam, lr=1e-2)
 

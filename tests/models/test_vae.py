@@ -3,15 +3,13 @@ import torch
 from torch import Tensor
 
 from counterpath.data.surface import Surface
-from counterpath.errors import InputError
 from counterpath.geometry.linearize import jacobian_autodiff
-from counterpath.methods import Parts
 from counterpath.models.calibration import calibrate
 from counterpath.models.training import Run, seeded
-from counterpath.models.vae import VAE, category_columns
-from counterpath.models.vae_training import VAETraining, fit_uncertainty, fit_vae
-
-from ..conftest import random_vae
+from counterpath.models.vae import VAE, VAETraining, category_columns, fit_uncertainty, fit_vae
+from counterpath.search.method import Parts
+from counterpath.utils.errors import InputError
+from tests.conftest import random_vae
 
 SHORT = VAETraining(mean_epochs=2, std_epochs=2, batch_size=64)
 

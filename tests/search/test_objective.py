@@ -3,9 +3,9 @@ import math
 import pytest
 import torch
 
-from counterpath.errors import InputError
 from counterpath.models.classifier import Classifier
 from counterpath.search.objective import Objective, log_odds
+from counterpath.utils.errors import InputError
 
 
 def test_the_loss_is_cross_entropy_plus_fidelity(classifier: Classifier) -> None:

@@ -5,14 +5,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from counterpath.data.surface import Surface
-from counterpath.errors import InputError
 from counterpath.geometry.linearize import Linearization
 from counterpath.geometry.metric import euclidean, pullback
-from counterpath.methods import METHODS, Parts
 from counterpath.models.latent import IdentityModel
+from counterpath.search.method import METHODS, Parts
 from counterpath.search.objective import Objective
 from counterpath.search.step import riemannian_length
 from counterpath.search.traverse import StopReason, Trajectory, at_confidence, traverse
+from counterpath.utils.errors import InputError
 
 
 def _walk(parts: Parts, x: Tensor, method: str = "rsgd", **options: object) -> Trajectory:

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from counterpath.batch.receipts import Failure, Told
+from counterpath.batch.shards import Failure, Told
 from counterpath.batch.sources import Shard
-from counterpath.batch.work import Errand
+from counterpath.batch.worker import Errand
 
 Tell: TypeAlias = Callable[[Told], None]
 """Takes what a worker says of a shard; may be called from any thread."""

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from counterpath import store
-from counterpath.errors import InputError
-from counterpath.explanation.made import versions
+from counterpath.explanation.provenance import versions
+from counterpath.fitting import persistence
+from counterpath.utils.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Job:
         """The job that asks the model in a folder."""
         if shard_rows < 1:
             raise InputError(f"a shard has at least one row; given {shard_rows}")
-        return cls(store.fingerprint(folder), own, dict(request), tuple(ids), shard_rows, device, versions())
+        return cls(persistence.fingerprint(folder), own, dict(request), tuple(ids), shard_rows, device, versions())
 
     def to_json(self) -> dict[str, Any]:
         """A value that `json.dumps` takes and `from_json` turns back into an equal job."""

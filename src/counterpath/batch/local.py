@@ -15,10 +15,10 @@ from typing import Any
 import torch
 
 from counterpath.batch.engine import TRIES, Tell, failure
-from counterpath.batch.receipts import from_json
+from counterpath.batch.shards import from_json
 from counterpath.batch.sources import Shard
-from counterpath.batch.work import Errand
-from counterpath.errors import InputError
+from counterpath.batch.worker import Errand
+from counterpath.utils.errors import InputError
 
 ON_A_GPU = 6
 """How many workers share a GPU: while it computes for some of them, the others read, round and write."""

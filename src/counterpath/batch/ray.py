@@ -10,14 +10,14 @@ from typing import Any
 
 import torch
 
-from counterpath.batch import ray_cluster, ray_foreman
+from counterpath.batch import ray_cluster, ray_driver
 from counterpath.batch.engine import Tell, failure
 from counterpath.batch.ray_cluster import SPARE, Cluster
-from counterpath.batch.receipts import from_json
+from counterpath.batch.shards import from_json
 from counterpath.batch.sources import Shard
-from counterpath.batch.work import Errand
-from counterpath.devices import resolve_device
-from counterpath.errors import InputError
+from counterpath.batch.worker import Errand
+from counterpath.utils.devices import resolve_device
+from counterpath.utils.errors import InputError
 
 _PARTING = 30.0
 
@@ -72,8 +72,8 @@ class Ray:
         self._connected()
         ray_cluster.insist_on_room("GPU" if self.device == "cuda" else "CPU")
         ray = ray_cluster.ray()
-        ray.cloudpickle.register_pickle_by_value(ray_foreman)
-        self._foreman = ray.remote(num_cpus=0, max_concurrency=2)(ray_foreman.Foreman).remote(
+        ray.cloudpickle.register_pickle_by_value(ray_driver)
+        self._foreman = ray.remote(num_cpus=0, max_concurrency=2)(ray_driver.Foreman).remote(
             json.dumps(errand.on(self.device).to_json()),
             [json.dumps(asdict(shard)) for shard in shards],
             min(self.workers, len(shards)),

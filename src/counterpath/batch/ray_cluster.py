@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from counterpath.errors import BatchError, InputError, require
+from counterpath.utils.errors import BatchError, InputError, require
 
 SPARE = 2
 """CPU slots that no worker gets: with as many actors as slots Ray Data may wait for a slot forever."""

@@ -1,27 +1,98 @@
 """A batch job from beginning to end: plan it, have it done by an engine, record what is done, sum it up."""
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
 from counterpath.batch import folder
 from counterpath.batch.engine import Engine
+from counterpath.batch.folder import Journal, Manifest, writing
 from counterpath.batch.job import Job
-from counterpath.batch.layout import check_ids
-from counterpath.batch.manifest import Journal, Manifest
-from counterpath.batch.receipts import Failure, Receipt, Told
+from counterpath.batch.results import UNUSABLE, UNUSABLE_TEXT, check_ids
+from counterpath.batch.shards import Failure, Receipt, Told, Totals
 from counterpath.batch.sources import Shard, Source, find, shards_of, survey
-from counterpath.batch.summary import summarize
-from counterpath.batch.work import Errand
-from counterpath.batch.writing import writing
-from counterpath.errors import BatchError, InputError
-from counterpath.explainer import Explainer
-from counterpath.explanation.keeping import END, KEEP
-from counterpath.files import write_json
-from counterpath.progress import track
+from counterpath.batch.worker import Errand
+from counterpath.data.status import Status
+from counterpath.explainer.explainer import Explainer
+from counterpath.explanation.milestones import END, KEEP
+from counterpath.utils.errors import BatchError, InputError
+from counterpath.utils.files import write_json
+from counterpath.utils.progress import track
+
+_TOLD = ("shard", "source", "first", "rows", "problem")
+"""What the summary says of a shard in quarantine; its file there has more."""
+_DIGITS = 9
+"""Sums of the same numbers in other shards differ in the sixteenth digit."""
+
+
+def summarize(
+    job: Job, receipts: Sequence[Receipt], failures: Sequence[Failure], *, engine: str, workers: int, seconds: float
+) -> dict[str, Any]:
+    """The summary of a job that has ended.
+
+    Args:
+        job: What was asked.
+        receipts: Of all shards that are done, in this run or before.
+        failures: What could not be done.
+        engine: What did it.
+        workers: How many of it.
+        seconds: How long this run took.
+
+    Returns:
+        `rows` that are done, and how many were `found`; the `flip_ratio`, their share of the rows that were searched;
+        `reasons`: by status how many rows have it and what it means; `binding`: how many rows each constraint stands in
+        the way of; `measures`: the mean and standard deviation over the `n` rows that were found; `seconds` of this
+        run, and `busy_seconds`, those of all shards one after the other, in all runs; and what is in `quarantine`.
+    """
+    totals = Totals()
+    for receipt in sorted(receipts, key=lambda one: one.shard):
+        totals = totals.plus(receipt)
+    found, searched = (
+        sum(totals.status.get(kind.value, 0) for kind in Status if getattr(kind, name))
+        for name in ("found", "searched")
+    )
+    return {
+        "rows": totals.rows,
+        "found": found,
+        "flip_ratio": _rounded(found / searched) if searched else None,
+        "reasons": {name: {"rows": count, "text": _text(name)} for name, count in totals.status.items()},
+        "binding": dict(sorted(totals.binding.items(), key=lambda one: (-one[1], one[0]))),
+        "measures": {name: _moments(*sums) for name, sums in totals.measures.items()},
+        "seconds": round(seconds, 3),
+        "busy_seconds": round(totals.seconds, 3),
+        "shards": {"done": len(receipts), "quarantined": len(failures)},
+        "quarantine": [_without_details(failure) for failure in failures],
+        "engine": engine,
+        "workers": workers,
+        "device": job.device,
+        "request": dict(job.request),
+        "versions": dict(job.versions),
+    }
+
+
+def _moments(count: int, total: float, squares: float) -> dict[str, float | int | None]:
+    if not count:
+        return {"n": 0, "mean": None, "std": None}
+    mean = total / count
+    variance = max(squares / count - mean * mean, 0.0)
+    return {"n": count, "mean": _rounded(mean), "std": _rounded(math.sqrt(variance))}
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{_DIGITS}g}")
+
+
+def _text(status: str) -> str:
+    return UNUSABLE_TEXT if status == UNUSABLE else Status(status).text
+
+
+def _without_details(failure: Failure) -> Mapping[str, Any]:
+    return {name: value for name, value in asdict(failure).items() if name in _TOLD}
+
 
 STALL = 900.0
 """Seconds without a finished shard after which a job has stalled."""

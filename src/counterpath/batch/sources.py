@@ -1,21 +1,86 @@
 """The files of a batch job: which they are, what they hold, and where to cut them into shards."""
 
+import csv
 import glob
 import hashlib
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
-from counterpath.batch.csv_scan import scan
-from counterpath.errors import InputError, choose
+from counterpath.data.schema import KINDS, Feature, Schema
+from counterpath.utils.errors import InputError, choose
+
+_CHUNK_BYTES = 1 << 22
+_QUOTE, _NEWLINE, _RETURN = b'"\n\r'
+
+
+def scan(path: Path, shard_rows: int) -> tuple[int, list[int], list[str]]:
+    """How many rows there are, where each shard of so many begins and the last one ends, and the columns' names.
+
+    Blank lines are no rows, just as pandas has it.
+
+    Raises:
+        InputError: There is no header, or a quote that nothing closes.
+    """
+    lines, cuts, header = 0, [], None
+    for starts, ends in _lines(path):
+        if header is None and len(starts):
+            header = (int(starts[0]), int(ends[0]))
+        first = np.arange(lines, lines + len(starts)) % shard_rows == 1 % shard_rows  # line 0 is the header
+        cuts.extend(starts[first].tolist())
+        lines += len(starts)
+    if header is None:
+        raise InputError("it is empty; expected a header and rows")
+    cuts = [cut for cut in cuts if cut > header[0]]
+    return lines - 1, [*cuts, path.stat().st_size], header_of(path, header[1])
+
+
+def header_of(path: Path, end: int | None = None) -> list[str]:
+    """The names of the columns: the first row, which ends at byte `end`."""
+    if end is None:
+        end = next((int(ends[0]) for _, ends in _lines(path) if len(ends)), 0)
+    with path.open("rb") as file:
+        text = file.read(end).decode("utf-8-sig", errors="replace")
+    return next(iter(csv.reader(text.strip("\r\n").splitlines(keepends=True))), [])
+
+
+def _lines(path: Path) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Where lines that are not blank begin and end, some at a time."""
+    begin, position, quoted, last = 0, 0, False, 0
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            content = np.frombuffer(chunk, dtype=np.uint8)
+            quotes = content == _QUOTE
+            breaks = content == _NEWLINE
+            if quoted or quotes.any():
+                within = np.logical_xor.accumulate(quotes) ^ quoted
+                breaks &= ~within
+                quoted = bool(within[-1])
+            ends = np.flatnonzero(breaks) + position
+            starts = np.concatenate([[begin], ends + 1])
+            begin, starts = int(starts[-1]), starts[:-1]
+            alone = np.concatenate([[last], content])[np.maximum(starts - position + 1, 0)]
+            blank = (ends == starts) | ((ends == starts + 1) & (alone == _RETURN))
+            yield starts[~blank], ends[~blank]
+            position, last = position + len(content), int(content[-1])
+        if quoted:
+            raise InputError("a quote is opened and nothing closes it; correct it, or convert the table to Parquet")
+        file.seek(begin)
+        if file.read().strip(b"\r\n"):
+            yield np.array([begin]), np.array([position])
+
 
 _PART = re.compile(r"(\d+)")
 
@@ -75,7 +140,7 @@ class Shard:
 def find(given: str, without: Path | None = None) -> list[tuple[str, Path]]:
     """The files that are meant by a file, a folder or a pattern, each with its name, in the order of their names.
 
-    In a folder those count that end in a key of `KINDS`, at any depth; hidden files and folders do not, nor do those
+    In a folder those count that end in a key of `READERS`, at any depth; hidden files and folders do not, nor do those
     that begin with an underscore. Numbers in names are in numerical order. What is in the folder `without`, to which
     results are written, is left out.
 
@@ -85,7 +150,7 @@ def find(given: str, without: Path | None = None) -> list[tuple[str, Path]]:
     place = Path(given)
     if place.is_dir():
         inside = (path.relative_to(place) for path in place.rglob("*") if path.is_file())
-        names = [path for path in inside if path.suffix.lower() in KINDS and not _hidden(path)]
+        names = [path for path in inside if path.suffix.lower() in READERS and not _hidden(path)]
         found = [(path.as_posix(), place / path) for path in names]
     elif place.is_file():
         found = [(place.name, place)]
@@ -97,10 +162,10 @@ def find(given: str, without: Path | None = None) -> list[tuple[str, Path]]:
     if without is not None:
         found = [(name, path) for name, path in found if not path.is_relative_to(without.resolve())]
     if not found:
-        kinds = " or ".join(KINDS)
+        kinds = " or ".join(READERS)
         raise InputError(f"there are no rows to read: {given!r} is no file, no folder with {kinds} files, no pattern")
     for name, path in found:
-        choose(f"kind of table (the end of {name!r})", path.suffix.lower(), KINDS)
+        choose(f"kind of table (the end of {name!r})", path.suffix.lower(), READERS)
     return sorted(found, key=lambda one: _in_order(one[0]))
 
 
@@ -137,7 +202,7 @@ def _look(file: tuple[str, Path], columns: Sequence[str], shard_rows: int) -> So
     rows, problem = 0, ""
     cuts: Sequence[int] = ()
     try:
-        rows, cuts, given = KINDS[path.suffix.lower()](path, shard_rows)
+        rows, cuts, given = READERS[path.suffix.lower()](path, shard_rows)
         missing = [column for column in columns if column not in given]
         twice = sorted({column for column in columns if given.count(column) > 1})
         if missing:
@@ -155,7 +220,7 @@ def _parquet(path: Path, shard_rows: int) -> tuple[int, Sequence[int], list[str]
         return file.metadata.num_rows, (), list(file.schema_arrow.names)
 
 
-KINDS: dict[str, Callable[[Path, int], tuple[int, Sequence[int], list[str]]]] = {".parquet": _parquet, ".csv": scan}
+READERS: dict[str, Callable[[Path, int], tuple[int, Sequence[int], list[str]]]] = {".parquet": _parquet, ".csv": scan}
 """How to look at a file, by the end of its name: it gives its rows, its cuts and its columns."""
 
 
@@ -166,3 +231,101 @@ def _hidden(path: Path) -> bool:
 def _in_order(name: str) -> list[tuple[int, Any]]:
     """A key by which part-10 comes after part-9."""
     return [(0, int(part)) if part.isdigit() else (1, part) for part in _PART.split(name)]
+
+
+_BATCH_ROWS = 1 << 12
+"""Rows of a Parquet file that are decoded at a time: a shard far into a large row group passes all before it."""
+_GAPS = ["", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>"]
+_GAPS += ["N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"]
+"""What pandas takes for a missing value."""
+
+
+def read(source: Source, shard: Shard, schema: Schema, ids: Sequence[str]) -> tuple[pd.DataFrame, pa.Table]:
+    """The rows of a shard, under their numbers in the file, and the columns that are carried along as they are.
+
+    Raises:
+        InputError: The file has changed since the job was planned, or is not what it seemed to be.
+    """
+    insist_unchanged(source)
+    frame, carried = (_read_csv if source.cuts else _read_parquet)(source, shard, schema, ids)
+    if len(frame) != shard.rows:
+        raise InputError(
+            f"{source.name} has {len(frame)} rows where {shard.rows} were counted, from row {shard.first} on: its "
+            "quotes or line breaks cannot be followed; convert it to Parquet"
+        )
+    return frame.set_axis(pd.RangeIndex(shard.first, shard.first + shard.rows)), carried
+
+
+def _read_parquet(source: Source, shard: Shard, schema: Schema, ids: Sequence[str]) -> tuple[pd.DataFrame, pa.Table]:
+    """Only the row groups that the shard is in are read, in batches: a group may be larger than the memory."""
+    end = shard.first + shard.rows
+    with pq.ParquetFile(source.path) as file:
+        sizes = np.array([file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)])
+        ends = np.cumsum(sizes)
+        touched = np.flatnonzero((ends > shard.first) & (ends - sizes < end)).tolist()
+        position = int(ends[touched[0]] - sizes[touched[0]])
+        kept: list[pa.RecordBatch] = []
+        for batch in file.iter_batches(_BATCH_ROWS, row_groups=touched, columns=[*ids, *schema.names]):
+            first, last = max(shard.first - position, 0), min(end - position, len(batch))
+            if first < last:
+                kept.append(batch.slice(first, last - first))
+            position += len(batch)
+            if position >= end:
+                break
+    table = pa.Table.from_batches(kept)
+    return table.select(list(schema.names)).to_pandas(), table.select(list(ids))
+
+
+def _read_csv(source: Source, shard: Shard, schema: Schema, ids: Sequence[str]) -> tuple[pd.DataFrame, pa.Table]:
+    start, end = source.cuts[shard.number], source.cuts[shard.number + 1]
+    with Path(source.path).open("rb") as file:
+        header = file.read(source.cuts[0])
+        file.seek(start)
+        content = BytesIO(header + file.read(end - start))
+    where = f"{source.name}, from row {shard.first} on,"
+    try:
+        # All columns are read: if only some are, pandas does not notice rows that have more fields than the header.
+        frame = pd.read_csv(
+            content,
+            encoding="utf-8-sig",
+            dtype=object,
+            keep_default_na=False,
+            na_values=dict.fromkeys(schema.names, _GAPS),  # an identifier may be called NA, which is no gap
+        )
+    except ValueError as error:  # pandas' parser errors are, too
+        raise InputError(f"{where} cannot be read: {error}") from error
+    if not isinstance(frame.index, pd.RangeIndex):
+        raise InputError(f"{where} has rows with more fields than the header")
+    features = {feature.name: _values(frame[feature.name], feature) for feature in schema}
+    return pd.DataFrame(features), pa.table({name: pa.array(frame[name], pa.string()) for name in ids})
+
+
+def _values(column: pd.Series, feature: Feature) -> pd.Series:
+    """The values of a feature that are written in a column; what is none stays as it is written."""
+    places, texts = pd.factorize(column)
+    number = KINDS[feature.kind].categories is None
+    known = {} if number else _written(feature.categories)
+    values = [_number(text) if number else known.get(text, _category(text, feature.categories)) for text in texts]
+    found = np.array([*values, np.nan], dtype=object)[places]  # a gap has the place -1
+    plain = number and all(isinstance(value, float) for value in values)
+    return pd.Series(found, name=column.name, dtype=np.float64 if plain else object)
+
+
+def _written(categories: Sequence[Any]) -> Mapping[str, Any]:
+    """Categories by how they are written; yes and no in all ways in which pandas reads them."""
+    truths = {text: one for one in categories if isinstance(one, bool) for text in (f"{one}".lower(), f"{one}".upper())}
+    return truths | {str(category): category for category in categories}
+
+
+def _category(text: str, categories: Sequence[Any]) -> Any:
+    """The category that a number stands for: 1.0 is 1."""
+    number = _number(text)
+    return next((one for one in categories if not isinstance(one, str | bool) and one == number), text)
+
+
+def _number(text: str) -> float | str:
+    """The number that is written, or the text if that is none; Python would read 1_000 as one."""
+    try:
+        return text if "_" in text else float(text)
+    except ValueError:
+        return text

@@ -9,17 +9,17 @@ from typing import Annotated
 import typer
 
 from counterpath import __version__
-from counterpath.cli.adult import demo
-from counterpath.cli.batching import batch
-from counterpath.cli.benching import bench
-from counterpath.cli.evaluating import evaluate
-from counterpath.cli.explaining import explain
-from counterpath.cli.exploring import explore
-from counterpath.cli.fitting import fit, schema
-from counterpath.cli.printing import fail, say
-from counterpath.cli.reproducing import reproduce
-from counterpath.cli.serving import serve
-from counterpath.errors import CounterpathError
+from counterpath.cli.app import explore
+from counterpath.cli.batch import batch
+from counterpath.cli.bench import bench
+from counterpath.cli.demo import demo
+from counterpath.cli.evaluate import evaluate
+from counterpath.cli.explain import explain
+from counterpath.cli.fit import fit, schema
+from counterpath.cli.output import fail, say
+from counterpath.cli.reproduce import reproduce
+from counterpath.cli.serve import serve
+from counterpath.utils.errors import CounterpathError
 
 EXIT_CODES = {
     0: "done; every row has its counterfactual, or had the decision from the start",

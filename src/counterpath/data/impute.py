@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from counterpath.data.columns import UNKNOWN, check_columns, to_numbers
 from counterpath.data.schema import KINDS, Feature, Schema
-from counterpath.errors import InputError
+from counterpath.data.tables import UNKNOWN, check_columns, to_numbers
+from counterpath.utils.errors import InputError
 
 
 @dataclass(frozen=True)

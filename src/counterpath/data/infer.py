@@ -7,10 +7,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from counterpath.data.columns import refuse
-from counterpath.data.frames import to_pandas
 from counterpath.data.schema import KINDS, Feature, Schema, check_attributes
-from counterpath.errors import InputError, choose
+from counterpath.data.tables import refuse, to_pandas
+from counterpath.utils.errors import InputError, choose
 
 SKEWNESS = 2.0
 """Numbers that are more skewed than this, and none of them negative, may be encoded by log1p."""

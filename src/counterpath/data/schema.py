@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from counterpath.errors import InputError, choose
-from counterpath.files import write_json
+from counterpath.utils.errors import InputError, choose
+from counterpath.utils.files import write_json
 
 Number: TypeAlias = int | float
 

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from counterpath.errors import InputError
+from counterpath.utils.errors import InputError
 
 NOISE = 0.1
 HOLE_RADIUS = 0.2

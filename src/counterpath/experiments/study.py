@@ -7,16 +7,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from counterpath.blocks import map_blocks
 from counterpath.data.datasets import Dataset
 from counterpath.data.encoding import Encoder
 from counterpath.geometry.neighbours import Neighbours
-from counterpath.measures import Case
-from counterpath.methods import Parts
 from counterpath.models.classifier import Classifier, fit_classifier, probabilities
 from counterpath.models.training import Run
-from counterpath.models.vae import VAE
-from counterpath.models.vae_training import VAETraining, fit_vae
+from counterpath.models.vae import VAE, VAETraining, fit_vae
+from counterpath.search.measures import Case
+from counterpath.search.method import Parts
+from counterpath.utils.blocks import map_blocks
 
 THRESHOLDS = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
 """The confidences at which methods are compared."""

@@ -11,14 +11,14 @@ from matplotlib.colors import Normalize
 from matplotlib.patheffects import withStroke
 from torch import Tensor
 
-from counterpath.blocks import map_blocks
 from counterpath.data.surface import HOLE_RADIUS, chart_of, enters_hole
+from counterpath.explanation.plots.style import CLASS_COLORS, COLORS, INK, figure
 from counterpath.geometry.curve import geodesic, metric_field
 from counterpath.geometry.linearize import jacobian
 from counterpath.geometry.metric import DAMPING, Metric, damped, guided, pullback, volume
 from counterpath.models.flow import FlowModel
 from counterpath.models.vae import VAE
-from counterpath.plots import CLASS_COLORS, COLORS, INK, figure
+from counterpath.utils.blocks import map_blocks
 
 if TYPE_CHECKING:
     from counterpath.experiments.surface import Paths, Scene

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from counterpath.experiments import confidence
-from counterpath.experiments.cells import Parts, cell, difference, everywhere
+from counterpath.experiments.confidence import Parts, cell, difference, everywhere
 
 STEPS = (50, 100, 150)
 OPTIMIZERS = confidence.OPTIMIZERS

@@ -7,7 +7,7 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from counterpath.experiments.confidence import OPTIMIZERS, ROADS
-from counterpath.plots import COLORS, figure
+from counterpath.explanation.plots.style import COLORS, figure
 
 STYLES = {"no": "-", "yes": "--"}
 WORDS = {"no": "without fidelity term", "yes": "with fidelity term"}

@@ -3,9 +3,8 @@
 It holds data only, no models and no tensors, so an explanation that went through a file is as good as a new one.
 """
 
-from counterpath.explanation.columns import path_columns
-from counterpath.explanation.plans import plan_index
+from counterpath.data.status import Status
 from counterpath.explanation.result import Explanation
-from counterpath.explanation.status import Status
+from counterpath.explanation.tables import path_columns, plan_index
 
 __all__ = ["Explanation", "Status", "path_columns", "plan_index"]

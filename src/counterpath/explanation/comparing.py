@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from counterpath.errors import InputError
-from counterpath.explanation.status import LED, Status
-from counterpath.explanation.tables import Tables
+from counterpath.data.status import LED, Status
+from counterpath.explanation.result import Tables
+from counterpath.utils.errors import InputError
 
 MEANS = ("l0", "l1", "l2_sq", "ld_sq", "copy", "violation", "ynn", "confidence", "steps")
 """What a table has the mean of: measures, and the number of steps of a path."""

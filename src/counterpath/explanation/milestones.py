@@ -17,7 +17,7 @@ Douglas–Peucker, the usual way to simplify a line, would keep the points that 
 strayed most, and not where it has arrived.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -26,9 +26,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from counterpath.data.schema import Schema
-from counterpath.errors import InputError
 from counterpath.explanation import wording
-from counterpath.explanation.columns import CHANGES, milestone_columns, path_features
+from counterpath.explanation.tables import CHANGES, milestone_columns, path_features
+from counterpath.utils.errors import InputError, choose
 
 MOST = 5
 """How many milestones a path has at most, both ends included, unless more or fewer are asked for."""
@@ -57,7 +57,7 @@ def list_milestones(
         chosen: Whether all its points are milestones already, as in `choose`.
     """
     points = path_features(path, schema.names)
-    places = choose(points, schema, numbers, most, chosen=chosen)
+    places = choose_points(points, schema, numbers, most, chosen=chosen)
     changes = tell(points.iloc[places], schema.names, numbers)
     stops = path.iloc[places].rename(columns=milestone_columns(schema.names)).reset_index(drop=True)
     return stops.assign(**{CHANGES: pd.Series(changes, dtype=str)})
@@ -77,7 +77,7 @@ def steps_between(milestones: pd.DataFrame) -> tuple[wording.Step, ...]:
     return tuple(wording.Step(*step) for step in steps) if len(stops) > 1 else ()
 
 
-def choose(
+def choose_points(
     points: pd.DataFrame, schema: Schema, numbers: Collection[str], most: int = MOST, *, chosen: bool = False
 ) -> list[int]:
     """The positions of the milestones of a path, its first and last point included.
@@ -99,7 +99,7 @@ def choose(
 def choose_each(
     points: pd.DataFrame, row: NDArray[np.int64], schema: Schema, numbers: Collection[str]
 ) -> NDArray[np.int64]:
-    """The positions of the milestones of many paths, as `choose` finds them for each.
+    """The positions of the milestones of many paths, as `choose_points` finds them for each.
 
     Args:
         points: The features at every point, path after path.
@@ -205,3 +205,37 @@ def _settled(values: list[Any]) -> list[Any]:
     for value in values[1:]:
         settled.append(value if abs(value - settled[-1]) > least else settled[-1])
     return settled
+
+
+KEEP = "keep"
+"""In a request, how much of every path is kept."""
+ALL, MILESTONES, END = "all", "milestones", "end"
+KEEPS = {
+    ALL: "every point",
+    MILESTONES: "the points that tell it in a few steps",
+    END: "nothing but its end, which is the counterfactual",
+}
+"""What can be kept of a path."""
+
+
+def check_keep(keep: Any) -> str:
+    """What to keep of paths, if there is such a thing."""
+    choose("way to keep paths", str(keep), KEEPS)
+    return str(keep)
+
+
+def keep_of(request: Mapping[str, Any]) -> str:
+    """How much of every path is kept in the answer to a request; those from before it could be said keep all."""
+    return check_keep(request.get(KEEP, ALL))
+
+
+def only_milestones(paths: pd.DataFrame, schema: Schema, numbers: Collection[str]) -> pd.DataFrame:
+    """The milestones of every path, with all that is known of them: which step of the whole path, its length so far.
+
+    Args:
+        paths: Every point, path after path, with the columns of `Explanation.paths`.
+        schema: What the features are.
+        numbers: Those that are numbers.
+    """
+    places = choose_each(path_features(paths, schema.names), paths["row"].to_numpy(np.int64), schema, numbers)
+    return paths.iloc[places].reset_index(drop=True)

@@ -4,8 +4,7 @@ import html
 from collections.abc import Sequence
 
 from counterpath.explanation import wording
-from counterpath.explanation.person import Person
-from counterpath.explanation.wording import Row
+from counterpath.explanation.wording import Person, Row
 
 _STYLE = """
 .counterpath { font: 13px/1.45 system-ui, sans-serif; color: #1b1f24; background: white; }

@@ -1,22 +1,288 @@
 """The answer to a request for counterfactuals."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from counterpath.data.schema import Schema
-from counterpath.errors import InputError
-from counterpath.explanation import figures, groups, notebook, page, reporting, storage, wording
-from counterpath.explanation.columns import FRAMES, PATH_BACK, path_features
-from counterpath.explanation.milestones import choose
-from counterpath.explanation.status import FOUND, Status
-from counterpath.explanation.told import Told
-from counterpath.files import write_text
+from counterpath.data.status import FOUND, Status
+from counterpath.explanation import io, notebook, summary, tables, wording
+from counterpath.explanation.milestones import MILESTONES, MOST, choose_points, keep_of, list_milestones, list_steps
+from counterpath.explanation.plots import figures
+from counterpath.explanation.report import build, page
+from counterpath.explanation.tables import (
+    BY_ROW,
+    FRAMES,
+    PATH_BACK,
+    PLAN,
+    check_number,
+    check_plans,
+    check_tables,
+    own_labels,
+    path_features,
+    people_numbers,
+    plain_request,
+    plan_numbers,
+    plans_held,
+    take_paths,
+)
+from counterpath.explanation.wording import Person, gather
+from counterpath.utils.errors import InputError
+from counterpath.utils.files import write_text
+
+T = TypeVar("T", bound="Tables")
+
+
+@dataclass(frozen=True, repr=False, eq=False, kw_only=True)
+class Tables:
+    """The part of an explanation that knows of rows and plans, and not of words, figures and files.
+
+    See `Explanation` for the attributes.
+    """
+
+    factuals: pd.DataFrame
+    counterfactuals: pd.DataFrame
+    status: pd.DataFrame
+    outcome: pd.DataFrame
+    changed: pd.DataFrame
+    paths: pd.DataFrame
+    schema: Schema
+    request: dict[str, Any]
+    landscape: pd.DataFrame
+    note: str
+    compute_measures: Callable[[], pd.DataFrame] | pd.DataFrame
+    diagnostics: str = ""
+    quality: Mapping[str, Any] = field(default_factory=dict)
+    made: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_tables({name: getattr(self, name) for name in FRAMES}, self.schema.names)
+        object.__setattr__(self, "request", plain_request(self.request))
+        check_plans(self.factuals.index, self.request)
+        keep_of(self.request)
+
+    def __len__(self) -> int:
+        return len(self.factuals)
+
+    @property
+    def plans(self) -> int:
+        """How many rows each person has: one, or as many as plans were asked for, whether or not so many were found."""
+        return plans_held(self.request)
+
+    @property
+    def keep(self) -> str:
+        """How much there is of every path: "all" of it, its "milestones", or nothing but its "end"."""
+        return keep_of(self.request)
+
+    @property
+    def valid(self) -> pd.Series:
+        """For each row, whether the model decides as asked on the row as returned."""
+        return self.status["status"].isin([kind for kind in Status if kind.valid]).rename("valid")
+
+    def path(self, i: Any, plan: int | None = None) -> pd.DataFrame:
+        """The path of one row: the first step is the row as asked, the last one exactly the row as returned.
+
+        Args:
+            i: The row's index label if the index has no label twice; else its position, from 0. Where there are several
+                plans, the person's label or the pair (label, plan).
+            plan: Which plan of the person, from 1; by default the first.
+
+        Returns:
+            One row a step: `step`, the features, `probability` of the wanted outcome, `uncertainty`, `length` so far,
+            `map_x`, `map_y`. A feature that has one of these names has `feature_` before its own. If only milestones
+            were kept, these steps; `step` and `length` are still those of the whole path.
+        """
+        position = self._position(i, plan)
+        steps = self._steps(position)
+        if len(steps):
+            return steps
+        row = f"{i!r}" if plan is None else f"{i!r}, plan {plan},"
+        if self.status["status"].iloc[position] in (Status.UNKNOWN_CATEGORY, Status.NO_OTHER_PLAN):
+            raise InputError(f"row {row} has no path: {self.status['reason'].iloc[position]}")
+        raise InputError(f"the path of row {row} was not kept; call explain(…, keep='milestones'), or keep='all'")
+
+    def measures(self) -> pd.DataFrame:
+        """The measures of each row by its index label; computed once, when they are first asked for."""
+        return self._measures.copy()
+
+    def select(self: T, rows: Any) -> T:
+        """The explanation of a few rows, by index label if no label is there twice, else by position.
+
+        Where there are several plans, a label stands for all plans of the person, and the pair (label, plan) for one.
+        """
+        return self._take(self._positions(rows))
+
+    def plan(self: T, number: int) -> T:
+        """The explanation with only this plan of everybody, from 1, under their own labels.
+
+        Its request says as `plan` which one it is, beside `plans`, how many were asked for.
+        """
+        check_number(number, self.request)
+        if self.plans == 1:
+            return self
+        positions = np.flatnonzero(plan_numbers(self.factuals.index, self.plans) == number).tolist()
+        own = own_labels(self.factuals.index[positions], self.plans)
+        return self._take(positions, own, self.request | {PLAN: number})
+
+    @cached_property
+    def _measures(self) -> pd.DataFrame:
+        given = self.compute_measures
+        frame = given if isinstance(given, pd.DataFrame) else given()
+        if len(frame) != len(self):
+            raise InputError(f"compute_measures gave {len(frame)} rows for {len(self)} rows; expected one each")
+        return frame.set_axis(self.factuals.index, axis=0)
+
+    @cached_property
+    def _person(self) -> NDArray[np.int64]:
+        """For each row the number of its person, from 0."""
+        return people_numbers(self.factuals.index, self.plans)
+
+    @cached_property
+    def _path_places(self) -> dict[int, NDArray[np.intp]]:
+        return tables.path_places(self.paths)
+
+    @property
+    def _count(self) -> int:
+        """How many people there are."""
+        return int(self._person.max(initial=-1)) + 1
+
+    def _steps(self, position: int) -> pd.DataFrame:
+        return self.paths.iloc[self._path_places.get(position, [])].drop(columns="row").reset_index(drop=True)
+
+    def _positions(self, rows: Any) -> list[int]:
+        return tables.positions(self.factuals.index, rows, self.plans)
+
+    def _position(self, row: Any, plan: int | None) -> int:
+        if plan is not None:
+            check_number(plan, self.request)
+        return tables.position(self.factuals.index, row, plan, self.plans)
+
+    def _take(self: T, positions: list[int], index: pd.Index | None = None, request: dict[str, Any] | None = None) -> T:
+        """The rows at some positions, under another index and as the answer to another request if given."""
+        tables = {name: getattr(self, name).iloc[positions] for name in BY_ROW}
+        return replace(
+            self,
+            **tables if index is None else {name: table.set_axis(index) for name, table in tables.items()},
+            paths=take_paths(self.paths, self._path_places, positions),
+            request=self.request if request is None else request,
+            compute_measures=lambda: self._measures.iloc[positions],
+        )
+
+
+@dataclass(frozen=True, repr=False, eq=False, kw_only=True)
+class Told(Tables):
+    """The part of an explanation that knows of words, and not of figures and files.
+
+    See `Explanation` for the attributes.
+    """
+
+    @cached_property
+    def changes(self) -> pd.DataFrame:
+        """Only what changed: one row a changed feature, under the label of its row.
+
+        Columns: `feature`; `from` and `to` in original units; `change`, their difference, or "" where there is none.
+        """
+        return wording.list_changes(self._frames, self.schema.names, self._amounts)
+
+    @cached_property
+    def sentences(self) -> pd.Series:
+        """For each row, what would have to change, in plain language."""
+        texts = [row.sentence for row in self._tell(range(len(self)))]
+        return pd.Series(texts, index=self.factuals.index, name="sentence", dtype=str)
+
+    def milestones(self, i: Any, *, most: int = MOST, plan: int | None = None) -> pd.DataFrame:
+        """The path of one row as a few steps that a person can follow.
+
+        Every milestone is a point of the path, so the model was asked about it and it respects all constraints. They
+        are chosen so that few features change from one to the next, and none goes back and forth: what can be done
+        first and what after it reads as separate steps, and what moves evenly together is one step, however long.
+        `path` has every point, the detours too. See `explanation.milestones` for the formula.
+
+        Args:
+            i: The row, as in `path`.
+            most: How many milestones there may be, from 2: the first is the row as asked, the last one the row as
+                returned. There are fewer where a further one would make no step simpler. If only milestones were
+                kept, there are no more than these.
+            plan: Which plan of the person, as in `path`.
+
+        Returns:
+            Some rows of `path`, with its columns, and `changes`: what is different from the milestone before, for
+            instance "education: school → college; hours: 40 → 45", and "" in the first row. A feature of that name has
+            `feature_` before it.
+        """
+        return list_milestones(self.path(i, plan), self.schema, self._amounts, most, chosen=self._chosen)
+
+    def summary(self, by: summary.By | None = None) -> pd.DataFrame:
+        """Who gets a counterfactual, at what cost, and through which features.
+
+        Args:
+            by: None for one row over all; or one or more columns of the factuals, or a series with one value a row, for
+                one row a group. Numbers with more than 8 values are cut at their quartiles. Where there are several
+                plans, a series may have one value a person, and "plan" groups by the number of the plan.
+
+        Returns:
+            For each group: `n` rows; `explained`, those for which a counterfactual was looked for; `found`, the share
+            of these for which there is one; `gaps`, the share of these for which it is reached only across a gap in
+            the data, so that found − gaps is the share without; over the found ones the mean `l0`, `l1`, `l2_sq`,
+            `ld_sq`, `copy`, `violation` and number of `steps`; and `changes most`, the three features that change most
+            often, with their share.
+
+            Where there are several plans, `n`, `explained`, `found` and `gaps` count people, each once: one plan is
+            enough to be found, and one that crosses no gap not to be among the gaps. `plans` is how many an explained
+            person has, on average. All else is over all found plans.
+        """
+        changed = self.changed[list(self.schema.names)]
+        rows = summary.cases(self.status, self._measures, changed, self.paths, self.plans)
+        return summary.summarise_all(rows) if by is None else summary.summarise_groups(rows, self.factuals, by)
+
+    @cached_property
+    def _amounts(self) -> frozenset[str]:
+        return wording.amounts(self.schema, self.factuals)
+
+    @cached_property
+    def _ranges(self) -> dict[str, tuple[float, float]]:
+        return wording.ranges(self.factuals, self.counterfactuals, self._amounts)
+
+    @property
+    def _chosen(self) -> bool:
+        """Whether all points of paths are milestones."""
+        return self.keep == MILESTONES
+
+    @property
+    def _headline(self) -> str:
+        return wording.headline(self.status["status"].tolist(), self.request, self._person.tolist())
+
+    @property
+    def _frames(self) -> dict[str, pd.DataFrame]:
+        return {name: getattr(self, name) for name in BY_ROW}
+
+    def _tell(self, positions: Iterable[int]) -> list[wording.Row]:
+        places = list(positions)
+        frames = {name: frame.iloc[places] for name, frame in self._frames.items()}
+        return wording.tell(frames, self.schema.names, self._amounts, self.request)
+
+    def _people(self, most: int, steps: bool = False) -> list[Person]:
+        """The first people, at least one, whole: with all their plans, and the steps of each if they are to be told."""
+        order = np.argsort(self._person, kind="stable")
+        places = order[self._person[order] < max(most, 1)].tolist()
+        rows = self._tell(places)
+        if steps:
+            rows = [replace(row, steps=self._told_steps(row, at)) for row, at in zip(rows, places, strict=True)]
+        return gather(rows, self._person[places].tolist())
+
+    def _told_steps(self, row: wording.Row, position: int) -> tuple[wording.Step, ...]:
+        path = self._steps(position)
+        if not row.status.found or not len(path):
+            return ()
+        return list_steps(path, self.schema, self._amounts, chosen=self._chosen)
+
 
 _ROWS_IN_A_TERMINAL = 10
 _ROWS_IN_A_NOTEBOOK = 20
@@ -108,7 +374,7 @@ class Explanation(Told):
             "quality": dict(self.quality),
             "made": dict(self.made),
         }
-        text = storage.dumps(frames, rest)
+        text = io.dumps(frames, rest)
         if path is not None:
             write_text(Path(path), text)
         return text
@@ -116,7 +382,7 @@ class Explanation(Told):
     @classmethod
     def from_json(cls, source: str | Path) -> "Explanation":
         """The explanation in a text that `to_json` made, or in the file that holds it."""
-        frames, rest = storage.loads(source)
+        frames, rest = io.loads(source)
         try:
             return cls(
                 **{name: frames[name] for name in FRAMES},
@@ -148,15 +414,15 @@ class Explanation(Told):
         A feature that is called like one of these columns has `feature_` before its name, and where there are several
         plans, one that is called `plan` too.
         """
-        return storage.flat(self.counterfactuals, self.status, self.outcome, self.schema.names, self.plans)
+        return io.flat(self.counterfactuals, self.status, self.outcome, self.schema.names, self.plans)
 
     def to_csv(self, path: str | Path) -> Path:
         """Write the table of `to_frame` as CSV; the rows' labels are called `row` if they have no name."""
-        return storage.write_csv(self.to_frame(), Path(path))
+        return io.write_csv(self.to_frame(), Path(path))
 
     def to_parquet(self, path: str | Path) -> Path:
         """Write the table of `to_frame` as Parquet."""
-        return storage.write_parquet(self.to_frame(), Path(path))
+        return io.write_parquet(self.to_frame(), Path(path))
 
     def to_html(
         self,
@@ -165,7 +431,7 @@ class Explanation(Told):
         title: str = "Counterfactual explanations",
         *,
         baselines: Mapping[str, Told] | None = None,
-        by: groups.By | Sequence[groups.By] = (),
+        by: summary.By | Sequence[summary.By] = (),
         pages: int = page.MOST_PAGES,
         about: Mapping[str, str] | None = None,
     ) -> Path:
@@ -186,13 +452,13 @@ class Explanation(Told):
             pages: How many people have a page of their own; further ones are only listed.
             about: What else to say about how it was made, for instance `{"model": "credit-2026"}`.
         """
-        given = reporting.Wanted(title, tables or {}, baselines or {}, by, pages, about or {})
-        return reporting.gather(self, given).write(Path(path))
+        given = build.Wanted(title, tables or {}, baselines or {}, by, pages, about or {})
+        return build.gather(self, given).write(Path(path))
 
     def _draw_path(self, steps: pd.DataFrame, position: int, path: Path | None = None) -> Figure:
         (row,) = self._tell([position])
         moves = path_features(steps, self.schema.names)
-        stops = choose(moves, self.schema, self._amounts, chosen=self._chosen)[1:]
+        stops = choose_points(moves, self.schema, self._amounts, chosen=self._chosen)[1:]
         plan = f", {row.number.lower()}" if self.plans > 1 else ""
         title = f"Row {row.label}{plan}: the model says {row.before}, and {row.after} at the end"
         asked = (wording.outcome(row.wanted), row.confidence)

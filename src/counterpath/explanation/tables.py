@@ -1,165 +1,348 @@
-"""What an explanation holds: tables that fit together, and rows that can be looked up and taken out of all of them."""
+"""Which rows are meant: by label where labels are unique, else by position."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any, TypeVar
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from pandas.api.types import is_integer_dtype
 
-from counterpath.data.schema import Schema
-from counterpath.errors import InputError
-from counterpath.explanation import labels
-from counterpath.explanation.checks import check_tables, plain_request
-from counterpath.explanation.columns import BY_ROW, FRAMES
-from counterpath.explanation.keeping import keep_of
-from counterpath.explanation.plans import (
-    PLAN,
-    check_number,
-    check_plans,
-    own_labels,
-    people_numbers,
-    plan_numbers,
-    plans_held,
-)
-from counterpath.explanation.status import Status
+from counterpath.data.status import Status
+from counterpath.utils.errors import InputError
 
-T = TypeVar("T", bound="Tables")
+STATUS = ("status", "reason", "imputed", "binding")
+OUTCOME = ("class_before", "probability_before", "class_after", "probability_after")
+PATH_FRONT = ("row", "step")
+PATH_BACK = ("probability", "uncertainty", "length", "map_x", "map_y")
+LANDSCAPE = ("map_x", "map_y", "predicted")
+TOLD = ("status", "reason", "binding")
+FILE = (*TOLD, *OUTCOME)
+BY_ROW = ("factuals", "counterfactuals", "status", "outcome", "changed")
+FRAMES = (*BY_ROW, "paths", "landscape")
+
+CHANGES = "changes"
+"""What milestones have beside the columns of a path."""
+
+PREFIX = "feature_"
 
 
-@dataclass(frozen=True, repr=False, eq=False, kw_only=True)
-class Tables:
-    """The part of an explanation that knows of rows and plans, and not of words, figures and files.
+def beside(features: Iterable[str], reserved: Sequence[str]) -> dict[str, str]:
+    """The column of each feature in a table that also has the `reserved` columns.
 
-    See `Explanation` for the attributes.
+    A feature keeps its name, unless it is reserved: then `feature_` is put before it, as often as it takes to be unlike
+    every other feature.
+
+    Example:
+        >>> beside(("age", "status"), reserved=("status",))
+        {'age': 'age', 'status': 'feature_status'}
     """
+    names = tuple(features)
+    columns = {}
+    for name in names:
+        column = name
+        while column in reserved or (column != name and column in names):
+            column = PREFIX + column
+        columns[name] = column
+    return columns
 
-    factuals: pd.DataFrame
-    counterfactuals: pd.DataFrame
-    status: pd.DataFrame
-    outcome: pd.DataFrame
-    changed: pd.DataFrame
-    paths: pd.DataFrame
-    schema: Schema
-    request: dict[str, Any]
-    landscape: pd.DataFrame
-    note: str
-    compute_measures: Callable[[], pd.DataFrame] | pd.DataFrame
-    diagnostics: str = ""
-    quality: Mapping[str, Any] = field(default_factory=dict)
-    made: Mapping[str, Any] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        check_tables({name: getattr(self, name) for name in FRAMES}, self.schema.names)
-        object.__setattr__(self, "request", plain_request(self.request))
-        check_plans(self.factuals.index, self.request)
-        keep_of(self.request)
+def path_features(path: pd.DataFrame, features: Iterable[str]) -> pd.DataFrame:
+    """The features of a path under their own names."""
+    columns = beside(features, PATH_FRONT + PATH_BACK)
+    return path[list(columns.values())].set_axis(list(columns), axis=1)
 
-    def __len__(self) -> int:
-        return len(self.factuals)
 
-    @property
-    def plans(self) -> int:
-        """How many rows each person has: one, or as many as plans were asked for, whether or not so many were found."""
-        return plans_held(self.request)
+def milestone_columns(features: Iterable[str]) -> dict[str, str]:
+    """For each feature's column of a path its column among milestones, where one more name is taken."""
+    names = tuple(features)
+    old, new = beside(names, PATH_FRONT + PATH_BACK), beside(names, (*PATH_FRONT, *PATH_BACK, CHANGES))
+    return {old[name]: new[name] for name in names}
 
-    @property
-    def keep(self) -> str:
-        """How much there is of every path: "all" of it, its "milestones", or nothing but its "end"."""
-        return keep_of(self.request)
 
-    @property
-    def valid(self) -> pd.Series:
-        """For each row, whether the model decides as asked on the row as returned."""
-        return self.status["status"].isin([kind for kind in Status if kind.valid]).rename("valid")
+def path_columns(features: Iterable[str]) -> list[str]:
+    """The columns of `Explanation.paths`, in order: see `beside` for a feature that has the name of one of ours."""
+    return [*PATH_FRONT, *beside(features, PATH_FRONT + PATH_BACK).values(), *PATH_BACK]
 
-    def path(self, i: Any, plan: int | None = None) -> pd.DataFrame:
-        """The path of one row: the first step is the row as asked, the last one exactly the row as returned.
 
-        Args:
-            i: The row's index label if the index has no label twice; else its position, from 0. Where there are several
-                plans, the person's label or the pair (label, plan).
-            plan: Which plan of the person, from 1; by default the first.
+PLAN = "plan"
+"""The name of the last level of the index; in a request, the one plan that an explanation still has of several."""
+PLANS = "plans"
+"""In a request, how many plans were asked for."""
 
-        Returns:
-            One row a step: `step`, the features, `probability` of the wanted outcome, `uncertainty`, `length` so far,
-            `map_x`, `map_y`. A feature that has one of these names has `feature_` before its own. If only milestones
-            were kept, these steps; `step` and `length` are still those of the whole path.
-        """
-        position = self._position(i, plan)
-        steps = self._steps(position)
-        if len(steps):
-            return steps
-        row = f"{i!r}" if plan is None else f"{i!r}, plan {plan},"
-        if self.status["status"].iloc[position] in (Status.UNKNOWN_CATEGORY, Status.NO_OTHER_PLAN):
-            raise InputError(f"row {row} has no path: {self.status['reason'].iloc[position]}")
-        raise InputError(f"the path of row {row} was not kept; call explain(…, keep='milestones'), or keep='all'")
 
-    def measures(self) -> pd.DataFrame:
-        """The measures of each row by its index label; computed once, when they are first asked for."""
-        return self._measures.copy()
+def plan_index(index: pd.Index, plans: int) -> pd.Index:
+    """The index of a table with so many plans for each row of another one; for one plan, that one's own.
 
-    def select(self: T, rows: Any) -> T:
-        """The explanation of a few rows, by index label if no label is there twice, else by position.
+    Example:
+        >>> plan_index(pd.Index(["ann", "bob"]), 2).tolist()
+        [('ann', 1), ('ann', 2), ('bob', 1), ('bob', 2)]
+    """
+    if plans == 1:
+        return index
+    repeated = index.repeat(plans)
+    levels = [repeated.get_level_values(level) for level in range(index.nlevels)]
+    numbers = np.tile(np.arange(1, plans + 1), len(index))
+    return pd.MultiIndex.from_arrays([*levels, numbers], names=[*index.names, PLAN])
 
-        Where there are several plans, a label stands for all plans of the person, and the pair (label, plan) for one.
-        """
-        return self._take(self._positions(rows))
 
-    def plan(self: T, number: int) -> T:
-        """The explanation with only this plan of everybody, from 1, under their own labels.
+def own_labels(index: pd.Index, plans: int) -> pd.Index:
+    """The people's own labels, without the number of the plan."""
+    return index.droplevel(-1) if plans > 1 and isinstance(index, pd.MultiIndex) else index
 
-        Its request says as `plan` which one it is, beside `plans`, how many were asked for.
-        """
-        check_number(number, self.request)
-        if self.plans == 1:
-            return self
-        positions = np.flatnonzero(plan_numbers(self.factuals.index, self.plans) == number).tolist()
-        own = own_labels(self.factuals.index[positions], self.plans)
-        return self._take(positions, own, self.request | {PLAN: number})
 
-    @cached_property
-    def _measures(self) -> pd.DataFrame:
-        given = self.compute_measures
-        frame = given if isinstance(given, pd.DataFrame) else given()
-        if len(frame) != len(self):
-            raise InputError(f"compute_measures gave {len(frame)} rows for {len(self)} rows; expected one each")
-        return frame.set_axis(self.factuals.index, axis=0)
+def plans_held(request: Mapping[str, Any]) -> int:
+    """How many plans everybody has in the explanation of a request: as many as were asked for, unless one was taken."""
+    return 1 if request.get(PLAN) is not None else int(request.get(PLANS, 1))
 
-    @cached_property
-    def _person(self) -> NDArray[np.int64]:
-        """For each row the number of its person, from 0."""
-        return people_numbers(self.factuals.index, self.plans)
 
-    @cached_property
-    def _path_places(self) -> dict[int, NDArray[np.intp]]:
-        return labels.path_places(self.paths)
+def plan_numbers(index: pd.Index, plans: int) -> NDArray[np.int64]:
+    """The number of each row's plan."""
+    return index.get_level_values(-1).to_numpy(np.int64) if plans > 1 else np.ones(len(index), np.int64)
 
-    @property
-    def _count(self) -> int:
-        """How many people there are."""
-        return int(self._person.max(initial=-1)) + 1
 
-    def _steps(self, position: int) -> pd.DataFrame:
-        return self.paths.iloc[self._path_places.get(position, [])].drop(columns="row").reset_index(drop=True)
+def people_numbers(index: pd.Index, plans: int) -> NDArray[np.int64]:
+    """Which person each row belongs to, numbered from 0 in the order in which they first appear.
 
-    def _positions(self, rows: Any) -> list[int]:
-        return labels.positions(self.factuals.index, rows, self.plans)
+    Where no label is there twice, a person is a label. Else people may have equal labels, and another one begins
+    wherever the label changes or the number of the plan does not rise.
+    """
+    if plans == 1:
+        return np.arange(len(index), dtype=np.int64)
+    labels, _ = own_labels(index, plans).factorize(use_na_sentinel=False)
+    if index.is_unique:
+        return labels.astype(np.int64)
+    begins = (np.diff(labels) != 0) | (np.diff(plan_numbers(index, plans)) <= 0)
+    return np.concatenate([np.zeros(min(len(index), 1), np.int64), np.cumsum(begins)])
 
-    def _position(self, row: Any, plan: int | None) -> int:
-        if plan is not None:
-            check_number(plan, self.request)
-        return labels.position(self.factuals.index, row, plan, self.plans)
 
-    def _take(self: T, positions: list[int], index: pd.Index | None = None, request: dict[str, Any] | None = None) -> T:
-        """The rows at some positions, under another index and as the answer to another request if given."""
-        tables = {name: getattr(self, name).iloc[positions] for name in BY_ROW}
-        return replace(
-            self,
-            **tables if index is None else {name: table.set_axis(index) for name, table in tables.items()},
-            paths=labels.take_paths(self.paths, self._path_places, positions),
-            request=self.request if request is None else request,
-            compute_measures=lambda: self._measures.iloc[positions],
+def check_plans(index: pd.Index, request: Mapping[str, Any]) -> None:
+    """Raise an error unless the index of the tables has the plans that the request says there are."""
+    asked, taken = request.get(PLANS, 1), request.get(PLAN)
+    if type(asked) is not int or asked < 1:
+        raise InputError(f"the request has {PLANS}={asked!r}; expected a whole number from 1")
+    if taken is not None and (type(taken) is not int or not 1 <= taken <= asked):
+        raise InputError(f"the request has {PLAN}={taken!r} of {asked}; expected a whole number from 1 to {asked}")
+    if plans_held(request) == 1:
+        return
+    if not isinstance(index, pd.MultiIndex) or index.names[-1] != PLAN or not is_integer_dtype(index.levels[-1].dtype):
+        raise InputError(
+            f"the request has {PLANS}={asked}, but the index has no last level {PLAN!r} of whole numbers; expected one "
+            f"row for each person and plan, as plan_index(index, {asked}) numbers them"
         )
+    numbers = plan_numbers(index, asked)
+    wrong = numbers[(numbers < 1) | (numbers > asked)]
+    if len(wrong):
+        raise InputError(f"the index has plan {wrong[0]} of {asked}; expected plans from 1 to {asked}")
+
+
+def check_number(number: int, request: Mapping[str, Any]) -> None:
+    """Raise an error unless the explanation of a request has plans of this number."""
+    held = plans_held(request)
+    there = list(range(1, held + 1)) if held > 1 else [request.get(PLAN) or 1]
+    if isinstance(number, bool) or number not in there:
+        raise InputError(
+            f"the explanation has no plan {number!r}; its plans are: {', '.join(map(str, there))} (to look for more, "
+            f"call explain(…, {PLANS}={max(there) + 1}))"
+        )
+
+
+_MOST_SHOWN = 5
+
+
+def positions(index: pd.Index, rows: Any, plans: int = 1) -> list[int]:
+    """Where rows are in an index; a row that is not there is an error that names it.
+
+    Args:
+        index: The index of a table.
+        rows: One label or several; in a table with plans also (label, plan), and a label alone is all the plans of it.
+            Positions instead, if the index has a label twice.
+        plans: How many plans the table has for each person.
+    """
+    wanted = [rows] if _is_one(index, rows) else rows
+    if not index.is_unique:
+        return [_checked(index, row) for row in wanted]
+    if plans == 1:
+        return [_found(index, row) for row in wanted]
+    return _plans_found(index, wanted, plans)
+
+
+def position(index: pd.Index, row: Any, plan: int | None, plans: int) -> int:
+    """Where one row is, or one plan of a person, by default the first that is there."""
+    if plan is None or plans == 1:
+        return positions(index, [row], plans)[0]
+    if not index.is_unique:
+        raise InputError(f"labels are not unique, so give the position of plan {plan} among all rows, and no plan")
+    return positions(index, [(row, plan)], plans)[0]
+
+
+def path_places(paths: pd.DataFrame) -> dict[int, NDArray[np.intp]]:
+    """By the position of a row, which lines of a table of paths are its own: one look at the table for all rows."""
+    places: dict[Any, Any] = paths.groupby("row").indices
+    return {int(row): np.asarray(of_row) for row, of_row in places.items()}
+
+
+def take_paths(paths: pd.DataFrame, places: Mapping[int, NDArray[np.intp]], rows: list[int]) -> pd.DataFrame:
+    """The paths of a few rows, whose positions are now counted among these; `places` as of `path_places`."""
+    taken = [np.asarray(places.get(row, ()), dtype=int) for row in rows]
+    numbers = np.repeat(np.arange(len(rows)), [len(steps) for steps in taken])
+    chosen = paths.iloc[np.concatenate([*taken, np.empty(0, int)])].assign(row=numbers)
+    return chosen.astype({"row": paths["row"].dtype}).reset_index(drop=True)
+
+
+def walkers(paths: pd.DataFrame) -> list[int]:
+    """The positions of the rows whose paths have more than one step."""
+    steps = paths["row"].value_counts()
+    return sorted(steps[steps > 1].index.tolist())
+
+
+def _is_one(index: pd.Index, rows: Any) -> bool:
+    """Whether this is one label; where labels have several parts, a tuple is one unless it ends with a label itself."""
+    if pd.api.types.is_scalar(rows):
+        return True
+    parts = index.nlevels > 1 and index.is_unique
+    return parts and isinstance(rows, tuple) and bool(rows) and not isinstance(rows[-1], tuple)
+
+
+def _checked(index: pd.Index, row: Any) -> int:
+    """A position in an index whose labels do not say which row is meant."""
+    if _is_whole(row) and 0 <= row < len(index):
+        return int(row)
+    hint = f"its labels are not unique, so give a position from 0 to {len(index) - 1}"
+    raise InputError(f"the explanation has no row at {row!r}; {hint}")
+
+
+def _found(index: pd.Index, row: Any) -> int:
+    place = _place(index, row)
+    if place is None:
+        raise _missing(index, row)
+    return place
+
+
+def _plans_found(index: pd.Index, rows: Iterable[Any], plans: int) -> list[int]:
+    numbers, people = people_numbers(index, plans).tolist(), own_labels(index, plans).unique()
+    held: list[dict[int, int]] = [{} for _ in people]
+    for place, (person, plan) in enumerate(zip(numbers, plan_numbers(index, plans).tolist(), strict=True)):
+        held[person][plan] = place
+    return [place for row in rows for place in _plans_of(people, held, row)]
+
+
+def _plans_of(people: pd.Index, held: list[dict[int, int]], row: Any) -> list[int]:
+    """The positions that a label, or a label with the number of a plan, stands for."""
+    for label, plan in _readings(row, people.nlevels):
+        person = _place(people, label)
+        if person is None:
+            continue
+        if plan is None:
+            return list(held[person].values())
+        if _is_whole(plan) and plan in held[person]:
+            return [held[person][plan]]
+        there = ", ".join(map(str, held[person]))
+        raise InputError(f"row {label!r} has no plan {plan!r}; its plans are: {there}")
+    raise _missing(people, row)
+
+
+def _readings(row: Any, levels: int) -> Iterator[tuple[Any, Any]]:
+    """What a row can mean as (label, plan): a label of several parts may be flat or a tuple of its own."""
+    if isinstance(row, tuple) and len(row) == levels + 1:
+        yield (row[0] if levels == 1 else row[:-1]), row[-1]
+    if isinstance(row, tuple) and len(row) == 2 and isinstance(row[0], tuple):
+        yield row
+    yield row, None
+
+
+def _place(index: pd.Index, label: Any) -> int | None:
+    if index.nlevels > 1 and not (isinstance(label, tuple) and len(label) == index.nlevels):
+        return None  # part of a label may be in many rows
+    try:
+        place = index.get_loc(label)
+    except (KeyError, TypeError, pd.errors.InvalidIndexError):
+        return None
+    return int(place) if isinstance(place, int | np.integer) else None
+
+
+def _missing(index: pd.Index, row: Any) -> InputError:
+    shown = ", ".join(repr(label) for label in index[:_MOST_SHOWN].tolist()) or "none, for it is empty"
+    more = ", …" if len(index) > _MOST_SHOWN else ""
+    return InputError(f"the explanation has no row {row!r}; its rows are: {shown}{more}")
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+NEEDED = ("method", "target_class", "confidence")
+
+
+def check_tables(frames: Mapping[str, pd.DataFrame], features: Sequence[str]) -> None:
+    """Raise an error if a table lacks a column, has other rows than `factuals`, or a status or path that cannot be.
+
+    Args:
+        frames: The tables of an explanation, by the name of their field.
+        features: The names of the schema's features.
+    """
+    factuals = frames["factuals"]
+    for name in BY_ROW:
+        if not frames[name].index.equals(factuals.index):
+            raise InputError(f"{name} and factuals have different indexes; expected the same labels in the same order")
+    if list(frames["counterfactuals"].columns) != list(factuals.columns):
+        raise InputError("counterfactuals and factuals have different columns; expected the same in the same order")
+    expected = {
+        "factuals": features,
+        "status": STATUS,
+        "outcome": OUTCOME,
+        "changed": features,
+        "paths": path_columns(features),
+        "landscape": LANDSCAPE,
+    }
+    for name, columns in expected.items():
+        missing = [column for column in columns if column not in frames[name].columns]
+        if missing:
+            raise InputError(f"{name} lacks the column {missing[0]!r}; expected: {', '.join(columns)}")
+    _check_statuses(frames["status"]["status"])
+    _check_binding(frames["status"])
+    _check_rows(frames["paths"]["row"], len(factuals))
+
+
+def plain_request(request: Mapping[str, Any]) -> dict[str, Any]:
+    """The request as it will be after a round trip through JSON, or an error that says what has no place in it."""
+    missing = [key for key in NEEDED if key not in request]
+    if missing:
+        raise InputError(f"the request lacks {missing[0]!r}; expected at least: {', '.join(NEEDED)}")
+    try:
+        plain: dict[str, Any] = json.loads(json.dumps(dict(request), allow_nan=False, default=_scalar))
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"the request has no form in JSON: {error}; expected text, numbers and lists of them"
+        ) from error
+    return plain
+
+
+def _scalar(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} {value!r}")
+
+
+def _check_statuses(status: pd.Series) -> None:
+    known = [str(kind) for kind in Status]
+    unknown = status[~status.isin(known)]
+    if len(unknown):
+        given, label = unknown.iloc[0], unknown.index.tolist()[0]
+        raise InputError(f"row {label!r} has the status {given!r}; expected one of: {', '.join(known)}")
+
+
+def _check_binding(status: pd.DataFrame) -> None:
+    """What stands in the way of a counterfactual is text, and there is none where there is a counterfactual."""
+    valid = status["status"].isin([kind for kind in Status if kind.valid])
+    for label, binding, done in zip(status.index.tolist(), status["binding"], valid, strict=True):
+        if not isinstance(binding, str):
+            raise InputError(f"row {label!r} has the binding {binding!r}; expected text, empty if nothing is known")
+        if binding and done:
+            raise InputError(f"row {label!r} has the binding {binding!r}, but a counterfactual; expected an empty text")
+
+
+def _check_rows(rows: pd.Series, count: int) -> None:
+    if len(rows) and not rows.between(0, count - 1).all():
+        raise InputError(f"paths has row {rows.max()} for {count} explained rows; expected positions from 0")

@@ -1,15 +1,19 @@
 """A row's explanation in words: the only place that decides how values, changes and outcomes read."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
-from counterpath.explanation.status import Status
+from counterpath.data.schema import Schema
+from counterpath.data.status import FOUND, Status
+from counterpath.explanation.tables import PLAN, PLANS, own_labels, plan_numbers, plans_held
 
 OTHER = "other"
 """The wanted class of a request for any outcome but the present one."""
@@ -244,3 +248,213 @@ def _apart(form: Callable[[Any, int], str], values: Sequence[Any], digits: int) 
         if [old != new for old, new in pairwise(told)] == differ:
             return told
     return tuple(form(each, digits) for each in values)
+
+
+def amounts(schema: Schema, frame: pd.DataFrame) -> frozenset[str]:
+    """The features that are numbers, so that it makes sense to say by how much they changed."""
+    names = (feature.name for feature in schema if not feature.categories)
+    return frozenset(name for name in names if is_numeric_dtype(frame[name]) and not is_bool_dtype(frame[name]))
+
+
+def ranges(old: pd.DataFrame, new: pd.DataFrame, names: Collection[str]) -> dict[str, tuple[float, float]]:
+    """From where to where each number goes in the rows as asked and as returned."""
+    low, high = (
+        {name: [float(getattr(frame[name].astype(float), end)()) for frame in (old, new)] for name in names}
+        for end in ("min", "max")
+    )
+    return {name: (min(low[name]), max(high[name])) for name in sorted(names)}
+
+
+def headline(statuses: Sequence[str], request: Mapping[str, Any], people: Sequence[int]) -> str:
+    """One line about all rows, given the number of each one's person."""
+    rows, told = _rows(len(statuses)), _counted(statuses)
+    if plans_held(request) > 1:
+        count = len(set(people))
+        rows = f"{count} {'person' if count == 1 else 'people'}, up to {request[PLANS]} plans each"
+        told = _plans_counted(statuses, people)
+    elif request.get(PLAN) is not None:
+        rows = f"{rows}, plan {request[PLAN]} of {request[PLANS]}"
+    wanted = outcome(value(request["target_class"]))
+    asked = f"method {request['method']}, wanted {wanted}, confidence {value(request['confidence'])}"
+    return f"Explanation of {rows}: {told} ({asked})"
+
+
+def _rows(count: int) -> str:
+    return f"{count} row{'' if count == 1 else 's'}"
+
+
+def _counted(statuses: Sequence[str]) -> str:
+    found = sum(status in FOUND for status in statuses)
+    return ", ".join([f"{found} found{_across(statuses)}", *_others(statuses)])
+
+
+def _others(statuses: Sequence[str]) -> list[str]:
+    """What became of the rows without a counterfactual, each with their number."""
+    counts = {kind: statuses.count(kind) for kind in Status if not kind.found}
+    return [f"{count} {kind.replace('_', ' ')}" for kind, count in counts.items() if count]
+
+
+def _across(statuses: Sequence[str]) -> str:
+    count = statuses.count(Status.CROSSES_GAP)
+    return f" ({count} of them across a gap in the data)" if count else ""
+
+
+def _plans_counted(statuses: Sequence[str], people: Sequence[int]) -> str:
+    """How many plans those have who have any; then what became of the other people, of whom the first row tells."""
+    lucky = {person for status, person in zip(statuses, people, strict=True) if status in FOUND}
+    theirs = [status for status, person in zip(statuses, people, strict=True) if person in lucky]
+    first = {person: status for status, person in zip(reversed(statuses), reversed(people), strict=True)}
+    others = [status for person, status in first.items() if person not in lucky]
+    found = sum(status in FOUND for status in theirs)
+    plans = f"{found} plan{'' if found == 1 else 's'} found"
+    for_whom = f"{plans} for {len(lucky)} {'person' if len(lucky) == 1 else 'people'}" if lucky else plans
+    with_plans = ", ".join([for_whom + _across(theirs), *_others(theirs)])
+    return "; ".join([with_plans, *([", ".join(_others(others))] if others else [])])
+
+
+def changed_places(changed: pd.DataFrame, features: Sequence[str]) -> list[tuple[int, str]]:
+    """Which feature changed in which row, by position, row after row."""
+    rows, places = np.nonzero(changed[list(features)].to_numpy(bool))
+    return [(row, features[place]) for row, place in zip(rows.tolist(), places.tolist(), strict=True)]
+
+
+def list_changes(frames: Mapping[str, pd.DataFrame], features: Sequence[str], amounts: Collection[str]) -> pd.DataFrame:
+    """One row a changed feature, under the label of its row; see `Explanation.changes` for the columns.
+
+    Args:
+        frames: `factuals`, `counterfactuals` and `changed`.
+        features: The features, in the order in which their changes are told.
+        amounts: Those that are numbers, and have a difference.
+    """
+    places = changed_places(frames["changed"], features)
+    old, new = _values(frames, features)
+    columns = {
+        "feature": [name for _, name in places],
+        "from": [old[name][row] for row, name in places],
+        "to": [new[name][row] for row, name in places],
+        "change": [new[name][row] - old[name][row] if name in amounts else "" for row, name in places],
+    }
+    index = frames["factuals"].index[[row for row, _ in places]]
+    return pd.DataFrame(columns, index=index, dtype=object).astype({"feature": str})
+
+
+def tell(
+    frames: Mapping[str, pd.DataFrame], features: Sequence[str], amounts: Collection[str], request: Mapping[str, Any]
+) -> list[Row]:
+    """Describe rows.
+
+    Args:
+        frames: `factuals`, `counterfactuals`, `status`, `outcome` and `changed` of these rows.
+        features: The features, in the order in which their changes are told.
+        amounts: Those that are numbers and rise or fall; others change.
+        request: What was asked for.
+    """
+    old, new = _values(frames, features)
+    changes: dict[int, list[Change]] = defaultdict(list)
+    for row, name in changed_places(frames["changed"], features):
+        changes[row].append(change(name, old[name][row], new[name][row], ordered=name in amounts))
+    told = pd.concat([frames["status"], frames["outcome"]], axis=1).to_dict("records")
+    index, plans = frames["factuals"].index, plans_held(request)
+    rows = zip(own_labels(index, plans).tolist(), plan_numbers(index, plans).tolist(), told, strict=True)
+    return [
+        _row(label, plan, record, tuple(changes[place]), request) for place, (label, plan, record) in enumerate(rows)
+    ]
+
+
+def _values(frames: Mapping[str, pd.DataFrame], features: Sequence[str]) -> tuple[dict[str, list[Any]], ...]:
+    """The values of every feature, as asked and as returned."""
+    return tuple({name: frames[key][name].tolist() for name in features} for key in ("factuals", "counterfactuals"))
+
+
+def _row(label: Any, plan: int, told: dict[Any, Any], changes: tuple[Change, ...], request: Mapping[str, Any]) -> Row:
+    return Row(
+        label=value(label),
+        status=Status(told["status"]),
+        reason=told["reason"],
+        binding=told["binding"],
+        before=value(told["class_before"]),
+        after=value(told["class_after"]),
+        p_before=_float(told["probability_before"]),
+        p_after=_float(told["probability_after"]),
+        changes=changes,
+        wanted=value(request["target_class"]),
+        confidence=float(request["confidence"]),
+        plan=plan,
+        plans=plans_held(request),
+    )
+
+
+def _float(value: Any) -> float:
+    return float("nan") if value is None else float(value)
+
+
+@dataclass(frozen=True)
+class Person:
+    """All rows of one person, in the order of their plans."""
+
+    rows: tuple[Row, ...]
+
+    @property
+    def first(self) -> Row:
+        """The first plan, which says what became of the person if there is none."""
+        return self.rows[0]
+
+    @property
+    def several(self) -> bool:
+        """Whether several plans were asked for."""
+        return self.first.plans > 1
+
+    @property
+    def found(self) -> tuple[Row, ...]:
+        """The plans that there are."""
+        return tuple(row for row in self.rows if row.status.found)
+
+    @property
+    def told(self) -> tuple[Row, ...]:
+        """The rows that have something to tell: not that there is no further plan, and no sad news twice."""
+        old = (Status.NO_OTHER_PLAN, self.first.status)
+        return (self.first, *(row for row in self.rows[1:] if row.status.found or row.status not in old))
+
+    @property
+    def missing(self) -> tuple[Row, ...]:
+        """The plans that do not exist, if others do: who has none at all, or needs none, misses no further one."""
+        return tuple(row for row in self.rows[1:] if row.status is Status.NO_OTHER_PLAN) if self.found else ()
+
+    @property
+    def result(self) -> str:
+        """What became of the person, in two or three words."""
+        across = sum(row.status is Status.CROSSES_GAP for row in self.rows)
+        if not self.several or not self.found:
+            return "found, across a gap" if across else self.first.status.replace("_", " ")
+        missing = len(self.rows) - len(self.found)
+        count = f"{len(self.found)} of {len(self.rows)}" if missing else f"{len(self.found)}"
+        gaps = f", {across} of them across a gap" if across else ""
+        return f"{count} plan{'' if len(self.rows) == 1 else 's'} found{gaps}"
+
+    @property
+    def lines(self) -> list[str]:
+        """One line a plan for a terminal, the label only on the first; below it the plan's steps, if they are told."""
+        texts = [text for row in self.told for text in (self._head(row), *_steps(row))]
+        if self.missing:
+            texts.append(f"{which(self.missing).lower()}: {self.missing[0].brief}")
+        label = self.first.label + (", " if self.first.is_plan else ": ")
+        return [(" " * len(label) if place else label) + text for place, text in enumerate(texts)]
+
+    def _head(self, row: Row) -> str:
+        return f"{row.number.lower()}: {row.brief}" if row.is_plan else row.brief
+
+
+def _steps(row: Row) -> list[str]:
+    return [f"{number:>3}. {step.line}" for number, step in enumerate(row.steps, start=1)]
+
+
+def gather(rows: Iterable[Row], people: Iterable[int]) -> list[Person]:
+    """Rows by person, given the number of each row's person, in rising order."""
+    paired = groupby(zip(people, rows, strict=True), key=lambda pair: pair[0])
+    return [Person(tuple(row for _, row in pairs)) for _, pairs in paired]
+
+
+def which(rows: tuple[Row, ...]) -> str:
+    """The numbers of plans as the beginning of a sentence: "Plan 2 of 3", "Plans 2 and 3 of 3"."""
+    numbers = listed([str(row.plan) for row in rows])
+    return f"Plan{'' if len(rows) == 1 else 's'} {numbers} of {rows[0].plans}"

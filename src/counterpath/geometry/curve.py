@@ -11,9 +11,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from counterpath.errors import GeometryError, InputError
 from counterpath.geometry.linearize import Linearization
 from counterpath.geometry.metric import DAMPING, Metric, damped
+from counterpath.utils.errors import GeometryError, InputError
 
 MetricField = Callable[[Tensor], Tensor]
 

@@ -19,8 +19,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from counterpath import kernels
-from counterpath.errors import InputError
+from counterpath.geometry import kernels
+from counterpath.utils.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ def push(layer: Any, value: Tensor, tangents: Tensor) -> tuple[Tensor, Tensor]:
 def _(layers: nn.Sequential, value: Tensor, tangents: Tensor) -> tuple[Tensor, Tensor]:
     rest, linear = list(layers), _two_hidden(layers)
     if linear and tangents.shape[1] == 1 < len(value) and _for_kernel(linear, value):
-        from counterpath.kernels import tangents as fused
+        from counterpath.geometry.kernels import tangents as fused
 
         weights, biases = [layer.weight for layer in linear], [layer.bias for layer in linear]
         value, tangents = fused.push(weights, biases, value, tangents[:, 0], exact=kernels.in_float32())

@@ -27,9 +27,9 @@ import torch
 from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
-from counterpath import kernels
-from counterpath.errors import GeometryError
+from counterpath.geometry import kernels
 from counterpath.geometry.linearize import Linearization, jacobian, push
+from counterpath.utils.errors import GeometryError
 
 Metric = Callable[[Linearization], Tensor]
 Representation = Callable[[Tensor], Tensor]
@@ -147,7 +147,7 @@ METRICS: dict[str, Callable[[Representation], Metric]] = {
 def gram(factor: Float[Tensor, "n D d"]) -> Float64[Tensor, "n d d"]:
     """FᵀF, accumulated in float64."""
     if kernels.usable(factor) and factor.shape[-1] <= kernels.MOST_AXES:
-        from counterpath.kernels import small
+        from counterpath.geometry.kernels import small
 
         return small.gram(factor)
     wide = factor.double()
@@ -182,7 +182,7 @@ def try_solve(
 ) -> tuple[Float[Tensor, "n d"], Bool[Tensor, "n"]]:
     """M⁻¹v for every row, in the metric's precision, and for which rows it is valid. Invalid rows hold zeros."""
     if kernels.usable(metric, vector) and metric.dtype == torch.float64 and metric.shape[-1] <= kernels.MOST_AXES:
-        from counterpath.kernels import small
+        from counterpath.geometry.kernels import small
 
         return small.solve(metric, vector, floor)
     vector = vector.to(metric.dtype)

@@ -9,7 +9,7 @@ from scipy.spatial import cKDTree
 from torch import Tensor
 from torch.nn.functional import pad
 
-from counterpath.errors import InputError
+from counterpath.utils.errors import InputError
 
 _PAIRS_AT_ONCE = 1 << 28
 _GROUP = 64

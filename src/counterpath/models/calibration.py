@@ -11,10 +11,10 @@ from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
 
-from counterpath.blocks import map_blocks
-from counterpath.errors import GeometryError
 from counterpath.geometry.metric import gram
 from counterpath.models.latent import LatentModel, given, join
+from counterpath.utils.blocks import map_blocks
+from counterpath.utils.errors import GeometryError
 
 Array = NDArray[np.floating[Any]]
 

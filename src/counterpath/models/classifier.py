@@ -9,10 +9,10 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from counterpath.errors import InputError
 from counterpath.geometry.linearize import Back, pull
 from counterpath.models.layers import mlp
 from counterpath.models.training import Run, seeded, train
+from counterpath.utils.errors import InputError
 
 
 @runtime_checkable

@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from counterpath.errors import require
 from counterpath.geometry.linearize import Linearization, jacobian_autodiff
 from counterpath.models.training import Run, seeded, train
+from counterpath.utils.errors import require
 
 
 class FlowModel(nn.Module):

@@ -7,11 +7,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from counterpath.blocks import map_blocks
-from counterpath.errors import InputError
 from counterpath.geometry.linearize import Linearization, jacobian
 from counterpath.models.latent import LatentModel, given
 from counterpath.models.precision import DEFAULT_ZETA, RBFPrecision
+from counterpath.utils.blocks import map_blocks
+from counterpath.utils.errors import InputError
 
 
 @runtime_checkable

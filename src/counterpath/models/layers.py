@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from counterpath.errors import InputError
 from counterpath.geometry.linearize import push
+from counterpath.utils.errors import InputError
 
 M = TypeVar("M", bound=nn.Module)
 

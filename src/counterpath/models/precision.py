@@ -7,9 +7,9 @@ from jaxtyping import Float
 from sklearn.cluster import KMeans
 from torch import Tensor, nn
 
-from counterpath import kernels
-from counterpath.errors import InputError, NotFittedError
+from counterpath.geometry import kernels
 from counterpath.geometry.linearize import jacobian, push
+from counterpath.utils.errors import InputError, NotFittedError
 
 DEFAULT_ZETA = 1e-6
 """The floor ζ of the precision: off the data σ rises to ζ^(−1/2) = 1000."""
@@ -148,7 +148,7 @@ class RBFPrecision(nn.Module):
         apart = self._apart(z) if self.told else None
         codes, centers = z[:, : self.inputs], self.centers[:, : self.inputs]
         if kernels.usable(z) and z.dtype == torch.float32 and self.inputs <= kernels.MOST_AXES:
-            from counterpath.kernels.density import density
+            from counterpath.geometry.kernels.density import density
 
             return density(codes, centers, self.bandwidth, apart)
         # One axis at a time, and in place: what a block of rows makes of 500 centres then stays in the cache.

@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from counterpath.blocks import map_blocks
 from counterpath.models.classifier import Classifier, fit_classifier, probabilities
 from counterpath.models.training import Run
+from counterpath.utils.blocks import map_blocks
 
 Answers = Callable[[Tensor], Tensor]
 """The model under explanation: legal encoded rows `(n, D)` to the probability of every class `(n, K)`."""

@@ -18,10 +18,10 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from counterpath.errors import CheckpointError, InputError, TrainingError
-from counterpath.files import atomic, sweep
-from counterpath.progress import track
-from counterpath.replay import Replayed
+from counterpath.utils.errors import CheckpointError, InputError, TrainingError
+from counterpath.utils.files import atomic, sweep
+from counterpath.utils.progress import track
+from counterpath.utils.replay import Replayed
 
 Loss = Callable[[tuple[Tensor, ...], torch.Generator], Tensor]
 MakeOptimizer = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]

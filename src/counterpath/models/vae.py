@@ -1,17 +1,22 @@
 """A variational autoencoder whose decoder knows where it has seen data."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from counterpath.errors import InputError, choose
 from counterpath.geometry.linearize import Linearization, axes, jacobian
-from counterpath.models.latent import join
+from counterpath.models.conditioning import copied, draw_masks, heard, membership, tell
+from counterpath.models.latent import given, join
 from counterpath.models.layers import TableOutput, mlp
 from counterpath.models.precision import DEFAULT_ZETA, RBFPrecision
-from counterpath.models.told import copied, heard, tell
+from counterpath.models.training import Run, insist_finite, seeded, train
+from counterpath.utils.blocks import map_blocks
+from counterpath.utils.errors import InputError, choose
 
 OUTPUTS: dict[str, type[nn.Module]] = {"sigmoid": nn.Sigmoid, "linear": nn.Identity}
 
@@ -121,3 +126,199 @@ def category_columns(width: int, blocks: Sequence[tuple[int, int]]) -> Bool[Tens
     for first, end in blocks:
         mask[first:end] = True
     return mask
+
+
+Telling = Callable[[Tensor, torch.Generator], Tensor]
+"""Draws what a model is told about rows in training."""
+
+
+@dataclass(frozen=True)
+class VAETraining:
+    """How a VAE is trained; the defaults are those of the paper's appendix.
+
+    Attributes:
+        mean_epochs: Epochs for encoder and mean.
+        std_epochs: Epochs for the RBF network, with encoder and mean frozen.
+        batch_size: Rows in a batch.
+        learning_rate: Adam's, for encoder and mean.
+        std_learning_rate: Adam's, for the RBF network.
+        beta: Weight of the Kullback–Leibler term beside the squared error, which is summed over the features.
+        category_weight: Weight of a category's cross entropy beside the squared error of numbers.
+        bandwidth: λ of the RBF network, or "auto" (see `RBFPrecision.place`).
+        per_center: With "auto", one λ a centre.
+        noise: Standard deviation of noise that the rows are taken to carry, added to what the mean gets wrong when the
+            uncertainty is fitted. Rounded and binary features can be reconstructed to a thousandth of their range; σ
+            would follow, and with it the weight of σ in the metric would vanish.
+    """
+
+    mean_epochs: int = 100
+    std_epochs: int = 300
+    batch_size: int = 512
+    learning_rate: float = 1e-3
+    std_learning_rate: float = 1e-3
+    beta: float = 1e-4
+    category_weight: float = 0.1
+    bandwidth: float | str = "auto"
+    per_center: bool = False
+    noise: float = 0.1
+
+
+def fit_vae(
+    x: Float[Tensor, "n D"],
+    latent: int,
+    *,
+    features: Sequence[slice] | None = None,
+    held: Sequence[int] = (),
+    hidden: tuple[int, ...] = (512, 256),
+    output: str = "sigmoid",
+    blocks: Sequence[tuple[int, int]] = (),
+    centers: int = 200,
+    tied: bool = True,
+    zeta: float = DEFAULT_ZETA,
+    training: VAETraining | None = None,
+    run: Run | None = None,
+) -> VAE:
+    """Fit a VAE in two phases: encoder and mean first; then both are frozen and only the uncertainty is fitted.
+
+    With the columns of its `features` it learns to be told any of them, by masks drawn at random in training; `held`
+    columns it is always told.
+
+    References:
+        Detlefsen, Jørgensen and Hauberg, "Reliable training and estimation of variance networks", NeurIPS 2019.
+    """
+    run = run or Run()
+    insist_finite("VAE", x)
+    if len(x) < centers:
+        raise InputError(f"{centers} RBF centres need at least as many rows; given {len(x)}: use fewer centres")
+    with seeded(run.seed):
+        vae = VAE(
+            x.shape[-1],
+            latent,
+            hidden=hidden,
+            told=features is not None,
+            held=held,
+            output=output,
+            blocks=blocks,
+            centers=centers,
+            tied=tied,
+            zeta=zeta,
+        ).to(x)
+    training = training or VAETraining()
+    telling = None if features is None else _telling(vae, membership(features, x.shape[-1]).to(x))
+    _fit_mean(vae, x, telling, training, run)
+    fit_uncertainty(vae, x, telling=telling, training=training, run=run)
+    return vae
+
+
+def _telling(vae: VAE, member: Float[Tensor, "f D"]) -> Telling:
+    return lambda x, generator: tell(x, draw_masks(len(x), member, vae.held, generator))
+
+
+def _fit_mean(vae: VAE, x: Tensor, telling: Telling | None, training: VAETraining, run: Run) -> None:
+    vae.precision.requires_grad_(False)
+
+    def loss(batch: tuple[Tensor, ...], generator: torch.Generator) -> Tensor:
+        (x,) = batch
+        context = None if telling is None else telling(x, generator)
+        mean, std = vae.posterior(x)
+        decoded = vae.decoder(join(_sample(mean, std, generator), context))
+        decoded = decoded if context is None else copied(decoded, context)
+        error = _error(decoded, x, vae.category, training.category_weight)
+        divergence = 0.5 * (mean.square() + std.square() - 1 - 2 * std.log()).sum(-1)
+        return (error + training.beta * divergence).mean()
+
+    adam = partial(torch.optim.Adam, lr=training.learning_rate)
+    train(
+        "vae mean",
+        vae,
+        loss,
+        (x,),
+        epochs=training.mean_epochs,
+        batch_size=training.batch_size,
+        optimizer=adam,
+        run=run,
+    )
+
+
+def _error(decoded: Tensor, x: Tensor, category: Tensor | None, weight: float) -> Float[Tensor, "n"]:
+    """Squared error of numbers plus weighted cross entropy of categories."""
+    squared = (decoded - x).square()
+    if category is None:
+        return squared.sum(-1)
+    surprise = -x * decoded.clamp_min(1e-7).log()
+    return torch.where(category, weight * surprise, squared).sum(-1)
+
+
+@runtime_checkable
+class Uncertain(Protocol):
+    """A generative model whose uncertainty `precision` can be fitted."""
+
+    precision: RBFPrecision
+
+    def posterior(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation of the codes of rows."""
+        ...
+
+    def decode(self, z: Tensor, context: Tensor | None = None) -> Tensor:
+        """The rows that codes stand for."""
+        ...
+
+
+def fit_uncertainty(
+    vae: Uncertain,
+    x: Float[Tensor, "n D"],
+    *,
+    telling: Telling | None = None,
+    training: VAETraining,
+    run: Run,
+) -> None:
+    """Fit the RBF network by maximum likelihood, with encoder and mean frozen.
+
+    Minimises −log N(x; μ(z), σ(z)²) over W for z drawn from the posterior, and what is told by `telling`.
+    """
+    assert isinstance(vae, nn.Module)
+    vae.eval().requires_grad_(False)
+    context = given(vae, x)
+    with torch.no_grad():
+        mean = map_blocks(lambda rows: vae.posterior(rows)[0], x)
+        std = map_blocks(lambda rows: vae.posterior(rows)[1], x)
+        error = map_blocks(vae.decode, mean, context) - x
+    vae.precision.place(
+        join(mean, context),
+        (error.square().mean(0) + training.noise**2).sqrt(),
+        bandwidth=training.bandwidth,
+        per_center=training.per_center,
+        rows=x,
+        seed=run.seed,
+    )
+    vae.precision.requires_grad_(True)
+
+    def loss(batch: tuple[Tensor, ...], generator: torch.Generator) -> Tensor:
+        x, mean, std = batch
+        context = None if telling is None else telling(x, generator)
+        z = _sample(mean, std, generator)
+        with torch.no_grad():
+            squared_error = (vae.decode(z, context) - x).square() + training.noise**2
+        precision = vae.precision.precision(join(z, context))
+        return 0.5 * (squared_error * precision - precision.log()).sum(-1).mean()
+
+    bandwidth = -1.0 if isinstance(training.bandwidth, str) else training.bandwidth
+    settings = torch.tensor([bandwidth, training.per_center, training.noise, vae.precision.zeta])
+    adam = partial(torch.optim.Adam, lr=training.std_learning_rate)
+    train(
+        "vae uncertainty",
+        vae.precision,
+        loss,
+        (x, mean, std),
+        epochs=training.std_epochs,
+        batch_size=training.batch_size,
+        optimizer=adam,
+        run=run,
+        identity=(x, settings, vae.precision.centers.new_tensor(vae.precision.centers.shape)),
+    )
+    vae.requires_grad_(False)
+
+
+def _sample(mean: Tensor, std: Tensor, generator: torch.Generator) -> Tensor:
+    noise = torch.randn(mean.shape, generator=generator, dtype=mean.dtype, device=mean.device)
+    return mean + std * noise

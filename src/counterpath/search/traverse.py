@@ -1,28 +1,68 @@
 """The only search loop: walk downhill from every factual until its stop rule says so."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from enum import IntEnum
+from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from counterpath.blocks import map_blocks, rows_for
-from counterpath.devices import tf32_products
-from counterpath.errors import InputError, choose
 from counterpath.geometry.metric import DAMPING, Metric, euclidean, recordable
 from counterpath.models.classifier import Classifier
 from counterpath.models.latent import IdentityModel, LatentModel
 from counterpath.models.vae import VAE
-from counterpath.patience import Over, unlimited
-from counterpath.progress import track
-from counterpath.replay import Replayed
-from counterpath.search.constraint import Terms
 from counterpath.search.objective import Objective
-from counterpath.search.slots import Slots
 from counterpath.search.step import Slope, StepRule, euclidean_length, slope
+from counterpath.search.step_constraints import Terms
+from counterpath.utils.blocks import map_blocks, rows_for
+from counterpath.utils.deadline import Over, unlimited
+from counterpath.utils.devices import tf32_products
+from counterpath.utils.errors import InputError, choose
+from counterpath.utils.progress import track
+from counterpath.utils.replay import Replayed
+
+
+@dataclass(frozen=True)
+class Slots:
+    """Who walks in the block, and where they are; the tensors stay, their numbers change.
+
+    Attributes:
+        z: Latent points.
+        row: Whose they are; the number of rows for a slot that is empty.
+        taken: Steps taken so far.
+        begun: How many rows have a slot, or had one.
+        count: How many rows there are.
+    """
+
+    z: Float[Tensor, "b d"]
+    row: Int[Tensor, "b"]
+    taken: Int[Tensor, "b"]
+    begun: Int[Tensor, ""]
+    count: int
+
+    @classmethod
+    def filled(cls, start: Float[Tensor, "n d"], size: int) -> "Slots":
+        """As many slots as asked for, with the first rows in them."""
+        row = torch.arange(size, device=start.device).clamp_max(len(start))
+        z = start[row.clamp_max(len(start) - 1)]
+        return cls(z, row, torch.zeros_like(row), row.new_tensor(min(size, len(start))), len(start))
+
+    def move(self, z: Float[Tensor, "b d"], done: Bool[Tensor, "b"], start: Float[Tensor, "n d"]) -> None:
+        """Go on, and give the slots that are done to those who wait, in their order."""
+        following = (self.begun + done.cumsum(0) - 1).clamp_max(self.count)
+        row = torch.where(done, following, self.row)
+        self.begun.add_(done.sum()).clamp_max_(self.count)
+        self.z.copy_(torch.where(done[:, None], start[row.clamp_max(self.count - 1)], z))
+        self.taken.copy_(torch.where(done, 0, self.taken + 1))
+        self.row.copy_(row)
+
+    def finished(self) -> int:
+        """How many rows are done; this waits for the device."""
+        return int(self.begun - (self.row < self.count).sum())
+
 
 StopRule = Callable[[Slope], Tensor]
 """Says for which rows to stop, given what is known where they are."""
@@ -296,3 +336,33 @@ def _insist(factual: Tensor, steps: int, step_size: float, damping: float) -> No
         raise InputError(f"the step size must be a positive number; given {step_size!r}, try 0.1")
     if not (damping >= 0 and math.isfinite(damping)):
         raise InputError(f"the damping must be at least 0; given {damping!r}, try {DAMPING:g}")
+
+
+CHUNK = {"cpu": 1 << 16, "cuda": 1 << 19}
+"""Rows in a chunk, by the type of the device: several blocks, so that little of the last one is empty."""
+
+
+def sweep(
+    model: LatentModel,
+    metric: Metric,
+    objective: Objective,
+    chunks: Iterable[Tensor],
+    *,
+    device: torch.device,
+    **options: Any,
+) -> Iterator[Trajectory]:
+    """Search chunks of rows, and give back where the paths of each end, on the device that the chunk came from.
+
+    What is in memory is one chunk, whatever the number of rows.
+
+    Args:
+        model: The space to walk in, on `device`; not one that is told columns.
+        metric: The geometry of that space.
+        objective: What to minimise.
+        chunks: Rows to start from, for instance `rows.split(CHUNK[device.type])`; only one is held at a time.
+        device: Where to compute.
+        options: As of `traverse`. Blocks are large unless `block_size` says otherwise.
+    """
+    options = {"keep": "end", "block_size": rows_for(device, many=True), **options}
+    for chunk in chunks:
+        yield traverse(model, metric, objective, chunk.to(device), **options).to(chunk.device)

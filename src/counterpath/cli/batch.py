@@ -1,0 +1,132 @@
+"""`counterpath batch`."""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from counterpath.batch import Progress, run
+from counterpath.batch.engine import Engine
+from counterpath.batch.local import Local
+from counterpath.batch.running import SHARD_ROWS, STALL
+from counterpath.cli import options
+from counterpath.cli.options import Question
+from counterpath.cli.output import say, show
+from counterpath.explainer.explainer import Explainer
+from counterpath.explanation.milestones import END, MILESTONES
+from counterpath.utils.devices import resolve_device
+from counterpath.utils.errors import InputError, choose
+
+QUARANTINED = 4
+ENGINES = {"local": "processes of this machine", "ray": "Ray Data, here or on a cluster"}
+_BETWEEN_LINES = 30.0
+
+
+def batch(
+    model_folder: options.ModelFolder,
+    rows: Annotated[
+        str, typer.Argument(metavar="IN", help="A Parquet or CSV file, a folder of them, or a pattern in quotes.")
+    ],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder for the results; new, or of the same job.")],
+    target_class: options.MaybeTarget = None,
+    confidence: options.MaybeConfidence = None,
+    method: Annotated[str | None, typer.Option(help="How to search; by default as fit was told.")] = None,
+    lock: options.Lock = None,
+    up: options.Up = None,
+    down: options.Down = None,
+    ranges: options.Ranges = None,
+    max_changes: options.MaxChanges = None,
+    difficulty: options.Difficulty = None,
+    plans: options.Plans = None,
+    request: options.Again = None,
+    milestones: Annotated[bool, typer.Option("--milestones", help="Write the milestones of each path, too.")] = False,
+    ids: Annotated[
+        str, typer.Option("--id", help="Columns to carry along, separated by commas, for instance an identifier.")
+    ] = "",
+    model: options.Own = None,
+    engine: Annotated[str, typer.Option(metavar="|".join(ENGINES), help="What does the work.")] = "local",
+    address: Annotated[
+        str | None,
+        typer.Option(help="A Ray cluster, for instance auto or HOST:6379; by default one is started here."),
+    ] = None,
+    workers: Annotated[int | None, typer.Option(help="How many; by default what suits the cores or GPUs.")] = None,
+    device: options.Device = "auto",
+    shard_rows: Annotated[
+        int | None,
+        typer.Option(
+            help="The most rows that are read, explained and written at a time.",
+            show_default=f"{SHARD_ROWS['cpu']}, on a GPU {SHARD_ROWS['cuda']}",
+        ),
+    ] = None,
+    stall: Annotated[float, typer.Option(help="Give up if no shard is finished within so many seconds.")] = STALL,
+    restart: Annotated[bool, typer.Option("--restart", help="Delete what is in OUT and start over.")] = False,
+) -> None:
+    """Explain every row of many files, from Parquet or CSV to Parquet, and go on where it was cut off.
+
+    OUT has counterfactuals/ (one row a row, in order: source, row, id columns, features, status, reason, measures),
+    milestones/ if asked for, summary.json, and quarantine/ with what could not be done. The summary is printed, too.
+    Exit codes: 0 all shards are done; 4 done, but some are in quarantine; 2 wrong input, or the job cannot go on; 1
+    anything unexpected.
+    """
+    options.positive("--workers", workers)
+    options.positive("--shard-rows", shard_rows)
+    options.positive("--stall", stall)
+    given = {"--target-class": target_class, "--confidence": confidence, "--method": method}
+    wishes = options.Options(lock, up, down, ranges, max_changes, difficulty, plans)
+    question = Question(given, wishes, request, MILESTONES if milestones else END)
+    chosen, where = _engine(engine, address, workers, device)
+    explainer = Explainer.load(model_folder, model=options.model(model), device="cpu")
+    asked = question.of(explainer) | ({} if question.again is None else {"keep": MILESTONES if milestones else END})
+    summary = run(
+        model_folder,
+        rows,
+        out,
+        chosen,
+        asked,
+        own=model,
+        ids=options.names(ids),
+        shard_rows=shard_rows,
+        device=where,
+        restart=restart,
+        stall=stall,
+        explainer=explainer,
+        report=_Lines(),
+        say=say,
+    )
+    show(json.dumps(summary, indent=2, ensure_ascii=False))
+    if summary["quarantine"]:
+        raise typer.Exit(QUARANTINED)
+
+
+def _engine(name: str, address: str | None, workers: int | None, device: str) -> tuple[Engine, str]:
+    """The engine, and on what kind of device its workers compute."""
+    choose("engine", name, ENGINES)
+    if name == "ray":
+        from counterpath.batch.ray import Ray
+
+        ray = Ray(address, workers, device)
+        return ray, ray.device
+    if address is not None:
+        raise InputError("--address is where a Ray cluster is; add --engine ray, or leave it out")
+    here = resolve_device(device)
+    return Local(workers, str(here)), here.type
+
+
+class _Lines:
+    """A line about the progress now and then, where there is no terminal to show a bar."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+
+    def __call__(self, progress: Progress) -> None:
+        if sys.stderr.isatty() or time.monotonic() - self._last < _BETWEEN_LINES:
+            return
+        self._last = time.monotonic()
+        failed = f", {progress.failed} shards failed" if progress.failed else ""
+        say(
+            f"{progress.rows:,} of {progress.total:,} rows, {progress.rate:,.0f} rows/s, "
+            f"{progress.remaining / 60:,.1f} min left{failed}"
+        )

@@ -1,0 +1,69 @@
+"""`counterpath reproduce`."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from counterpath.cli import options
+from counterpath.cli.output import short, show, show_files, show_table
+from counterpath.experiments import surface, tables, tabular
+from counterpath.utils.errors import choose
+
+EXPERIMENTS: dict[str, Callable[..., dict[str, Any]]] = {
+    "surface": surface.reproduce,
+    "adult": partial(tabular.reproduce, "adult"),
+    "gmc": partial(tabular.reproduce, "gmc"),
+}
+
+
+def reproduce(
+    experiment: Annotated[str, typer.Argument(help=f"One of: {', '.join(EXPERIMENTS)}.")],
+    preset: Annotated[str, typer.Option(help="quick (minutes on 2 cores) or paper.")] = "quick",
+    seeds: Annotated[str, typer.Option(help="Seeds, separated by commas.")] = "0",
+    device: options.Device = "auto",
+    damping: Annotated[float | None, typer.Option(help="Added to the diagonal of every metric.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for results.json, tables and figures.")] = None,
+) -> None:
+    """Run an experiment of the paper; a run that was cut off goes on where it was."""
+    run = choose("experiment", experiment, EXPERIMENTS)
+    folder = out or Path("out") / f"{experiment}-{preset}"
+    extra = {} if damping is None else {"damping": damping}
+    results = run(preset=preset, seeds=options.numbers("seeds", seeds), device=device, out=folder, **extra)
+    _print_surface(results) if experiment == "surface" else _print_tabular(results)
+    show_files(folder)
+
+
+def _print_surface(results: dict[str, Any]) -> None:
+    protocol, uncertainty, seeds = results["protocol"], results["uncertainty"], len(results["seeds"])
+    columns = {
+        "flip ratio": "flip_ratio",
+        "enters hole": "hole_share",
+        "from behind": "hole_share_behind",
+        "LD² end": "ld_end_sq",
+        "LD² max": "path_ld_max_sq",
+        "instability": "instability",
+        "turning": "turning",
+    }
+    rows = [
+        {"method": name} | {title: short(figures[key]) for title, key in columns.items()}
+        for name, figures in results["methods"].items()
+    ]
+    show_table(f"Surface with a hole: {protocol['factuals']:.0f} rejected points, 150 steps", rows)
+    show(
+        f"Median over {seeds} seed{'s' * (seeds > 1)}. LD² (squared distance to the nearest training point) and "
+        f"turning (radians) over each method's valid rows; hole shares over all rows. sgd, rsgd and rsgd-c begin at "
+        f"what the VAE makes of a point, all others at the point itself; global methods stop where they are accepted.\n"
+        f"Uncertainty: σ {uncertainty['sigma_on']:.3g} on the data, {uncertainty['sigma_off']:.3g} off them, "
+        f"AUC {uncertainty['auc']:.3f}; share of σ in tr(M) {uncertainty['sigma_share']:.3f}."
+    )
+
+
+def _print_tabular(results: dict[str, Any]) -> None:
+    shown = tables.sections(results)
+    title, content = next(iter(shown.items()))
+    wanted = ["steps", "fidelity", "method", "LD²", "L1", "L2²", "confidence", "flip ratio"]
+    show_table(f"{tables.TITLES[results['dataset']]}. {title}", content[wanted].to_dict("records"))
+    show(tables.caption(results))

@@ -1,0 +1,118 @@
+"""`counterpath serve`."""
+
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from counterpath.cli import options
+from counterpath.cli.output import say
+from counterpath.explainer.explainer import Explainer
+from counterpath.utils.devices import resolve_device
+from counterpath.utils.errors import InputError, require
+
+TOKEN = "COUNTERPATH_TOKEN"
+
+
+def serve(
+    models: Annotated[
+        list[str],
+        typer.Argument(metavar="MODEL...", help="Model directories, each as DIR or NAME=DIR; the name is DIR's else."),
+    ],
+    host: Annotated[str, typer.Option(help="Address to bind to; another than this machine's own needs a token.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(help="Port to bind to; 0 for any free one.")] = 8000,
+    token: Annotated[
+        str | None,
+        typer.Option(envvar=TOKEN, help="What every request must present. Other users see it here: set the variable."),
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="A further name by which clients call the service. May be repeated.")
+    ] = None,
+    queue: Annotated[int, typer.Option(help="How many questions may wait.")] = 256,
+    batch: Annotated[int, typer.Option(help="How many rows of several questions are answered together.")] = 128,
+    rows: Annotated[int, typer.Option(help="How many rows a question may have.")] = 1000,
+    body: Annotated[int, typer.Option(help="How many bytes a request may have.")] = 1 << 20,
+    seconds: Annotated[float, typer.Option(help="How long a question may take that does not say.")] = 60.0,
+    longest: Annotated[float, typer.Option(help="How long a question may say that it may take.")] = 300.0,
+    grace: Annotated[float, typer.Option(help="How long questions may still take when the service is stopped.")] = 30.0,
+    model: options.Own = None,
+    device: options.Device = "auto",
+) -> None:
+    """Offer models over HTTP: explanations and predictions as JSON, described at /docs.
+
+    It stops on SIGTERM or Ctrl-C: questions that were taken are answered, others get the status 503.
+    """
+    numbers = {"--queue": queue, "--batch": batch, "--rows": rows, "--body": body, "--seconds": seconds}
+    for option, value in (numbers | {"--longest": longest}).items():
+        options.positive(option, value)
+    if not 0 <= port <= 65535:
+        raise InputError(f"--port is {port}; expected a whole number from 0 to 65535")
+    if seconds > longest:
+        raise InputError(f"--seconds {seconds:g} is more than --longest {longest:g}, the most that may be asked for")
+    for library in ("fastapi", "uvicorn", "prometheus_client", "fastapi_offline"):
+        require(library, "app", "the service")
+    from counterpath.service import api, guard, server
+    from counterpath.service.dispatcher import Desk
+    from counterpath.service.settings import Settings
+
+    settings = Settings(
+        host=host,
+        port=port,
+        token=token,
+        hosts=tuple(allow_host or ()),
+        queue=queue,
+        batch=batch,
+        body=body,
+        rows=rows,
+        seconds=seconds,
+        longest=longest,
+        grace=grace,
+    )
+    guard.check_address(settings)
+    resolve_device(device)
+    desk = Desk(_loaded(named(models), options.model(model), device), settings)
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING)
+    app = api.create(desk, settings)
+    stopped_by = server.run(
+        app, desk, settings, lambda address: say(f"serving {', '.join(desk.models)} at {address} (see {address}/docs)")
+    )
+    leave(130 if stopped_by == signal.SIGINT else 0, stuck=desk.busy)
+
+
+def leave(code: int, *, stuck: bool) -> NoReturn:
+    """End with an exit code, whether or not something still runs that would not stop."""
+    if stuck:
+        say("stopped before all was done")
+        # A process that ends in the usual way would wait for it, or break in it.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    raise typer.Exit(code)
+
+
+def named(texts: list[str]) -> dict[str, Path]:
+    """Model directories by their names: `NAME=DIR`, or the name of the directory itself."""
+    found: dict[str, Path] = {}
+    for text in texts:
+        name, given, folder = text.partition("=")
+        path = Path(folder if given else text)
+        name = name if given else path.resolve().name
+        if name in found:
+            raise InputError(f"two models are called {name!r}: {found[name]} and {path}; try NAME=DIR for one of them")
+        found[name] = path
+    return found
+
+
+def _loaded(folders: dict[str, Path], own: Any, device: str) -> dict[str, Explainer]:
+    if own is not None and len(folders) > 1:
+        raise InputError("--model is the model of one MODEL; several were given")
+    loaded = {name: Explainer.load(folder, model=own, device=device) for name, folder in folders.items()}
+    for explainer in loaded.values():
+        explainer.progress = False
+    return loaded

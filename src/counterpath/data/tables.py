@@ -1,0 +1,314 @@
+"""One column of a table: its values as numbers, and numbers as its values.
+
+What cannot be used is refused with an error that names the column and the first bad row (by its index label).
+"""
+
+import gzip
+import json
+import sys
+import zlib
+from collections.abc import Callable, Hashable, Mapping
+from io import BytesIO
+from numbers import Real
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import narwhals as nw
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+
+from counterpath.data.schema import KINDS, TRANSFORMS, Feature, Schema
+from counterpath.utils.errors import InputError, RowsError, choose
+
+STANDARD_INPUT = "-"
+
+
+def to_pandas(table: Any) -> pd.DataFrame:
+    """The table as a pandas table: one of pandas itself as it is, one of polars or Arrow converted.
+
+    Example:
+        >>> to_pandas(pa.table({"age": [20, 60]}))["age"].tolist()
+        [20, 60]
+    """
+    if isinstance(table, pd.DataFrame):
+        return table
+    try:
+        converted: pd.DataFrame = nw.from_native(table, eager_only=True).to_pandas()
+    except TypeError as error:
+        kind = f"{type(table).__module__}.{type(table).__qualname__}"
+        raise InputError(
+            f"a table was expected, of pandas, polars or Arrow, and {kind} was given; try pandas.DataFrame(…), for one "
+            "row frame.iloc[[0]], and for a lazy table .collect()"
+        ) from error
+    return converted
+
+
+def read_table(path: str | Path) -> pd.DataFrame:
+    """Read a table; the end of the name says what it is, and "-" is CSV from standard input.
+
+    Args:
+        path: A file whose name ends in a key of `READERS`: comma- or tab-separated values with a header, compressed by
+            gzip or not; Parquet; JSON, a list of rows or an object of columns; or JSON lines, one row each.
+
+    Raises:
+        InputError: The file is not there, is empty, cannot be read as what its name says, or has another name.
+    """
+    if str(path) == STANDARD_INPUT:
+        return csv_table(sys.stdin.buffer.read(), "standard input")
+    file = Path(path)
+    suffix = "".join(file.suffixes[-2:]) if file.suffix.lower() == ".gz" else file.suffix
+    reader = choose(f"kind of table (the end of {file.name!r})", suffix.lower(), READERS)
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise InputError(f"the table {file} cannot be read: {error.strerror}") from error
+    return _read(reader, content, str(file))
+
+
+def csv_table(content: bytes, name: str) -> pd.DataFrame:
+    """The table in comma-separated values with a header; an error names where they are from.
+
+    Raises:
+        InputError: There is nothing, or nothing that can be read.
+    """
+    return _read(_csv, content, name)
+
+
+def _read(reader: Callable[[bytes], pd.DataFrame], content: bytes, name: str) -> pd.DataFrame:
+    try:
+        return reader(content)
+    except pd.errors.EmptyDataError as error:
+        raise InputError(f"{name} is empty; expected a header and rows") from error
+    except (ValueError, EOFError, zlib.error, gzip.BadGzipFile, pa.ArrowException) as error:
+        raise InputError(f"{name} cannot be read as a table, it is damaged or of another kind: {error}") from error
+
+
+def _csv(content: bytes, separator: str = ",") -> pd.DataFrame:
+    # Low memory reads a column in pieces, and may give it a mixture of types.
+    frame = pd.read_csv(BytesIO(_some(content)), sep=separator, encoding="utf-8-sig", low_memory=False)
+    if not isinstance(frame.index, pd.RangeIndex):
+        raise ValueError("rows have more fields than the header")
+    return frame
+
+
+def _tsv(content: bytes) -> pd.DataFrame:
+    return _csv(content, "\t")
+
+
+def _parquet(content: bytes) -> pd.DataFrame:
+    return pd.read_parquet(BytesIO(_some(content)))
+
+
+def _json(content: bytes) -> pd.DataFrame:
+    return pd.DataFrame(json.loads(_some(content)))
+
+
+def _json_lines(content: bytes) -> pd.DataFrame:
+    return pd.DataFrame([json.loads(line) for line in _some(content).splitlines() if line.strip()])
+
+
+def _some(content: bytes) -> bytes:
+    if not content.strip():
+        raise pd.errors.EmptyDataError
+    return content
+
+
+READERS: dict[str, Callable[[bytes], pd.DataFrame]] = {
+    ".csv": _csv,
+    ".csv.gz": lambda content: _csv(gzip.decompress(content)),
+    ".tsv": _tsv,
+    ".tsv.gz": lambda content: _tsv(gzip.decompress(content)),
+    ".parquet": _parquet,
+    ".json": _json,
+    ".jsonl": _json_lines,
+}
+
+
+Described: TypeAlias = str | Mapping[str, Any]
+"""A dtype in JSON: its name, or a mapping where the name does not say it all."""
+
+_STORAGES = {16: torch.float16, 32: torch.float32}
+
+
+def describe(dtype: Any) -> Described:
+    """A value that `json.dumps` takes and `restore` turns back into the dtype.
+
+    Arrow types without a name of their own come back as something close: decimals as float64, because they cannot hold
+    every number, and a dictionary as the type of its values.
+    """
+    if isinstance(dtype, pd.CategoricalDtype):
+        return _describe_categorical(dtype)
+    if isinstance(dtype, pd.ArrowDtype):
+        return _describe_arrow(dtype.pyarrow_dtype)
+    if isinstance(dtype, pd.StringDtype) and str(dtype) == "string":
+        return f"string[{dtype.storage}]"
+    return str(dtype)
+
+
+def restore(described: Described) -> Any:
+    """The dtype of a value that `describe` made."""
+    try:
+        if isinstance(described, str):
+            return pd.api.types.pandas_dtype(described)
+        if "arrow" in described:
+            return pd.ArrowDtype(pa.type_for_alias(described["arrow"]))
+        categories = pd.Index(described["categories"], dtype=restore(described["of"]))
+        return pd.CategoricalDtype(categories, ordered=described["ordered"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{described!r} is not a dtype that this version knows ({error}); fit again") from error
+
+
+def storage(described: Described) -> torch.dtype:
+    """The floating-point type in which a column of numbers keeps them; float64 for all but the short ones.
+
+    A column of integers counts as float64: where `decode` has a fraction for it, it becomes float64.
+    """
+    dtype = restore(described)
+    if not pd.api.types.is_float_dtype(dtype):
+        return torch.float64
+    return _STORAGES.get(8 * pd.Series([], dtype=dtype).to_numpy().dtype.itemsize, torch.float64)
+
+
+def inward(lower: float, upper: float, kept: torch.dtype) -> tuple[float, float]:
+    """The smallest and the largest number that a floating-point type can hold from `lower` to `upper`."""
+    if kept == torch.float64:
+        return lower, upper
+    scalar = np.float16 if kept == torch.float16 else np.float32
+    with np.errstate(over="ignore"):  # a bound that is too large to be held becomes the largest number that is not
+        low, high = scalar(lower), scalar(upper)
+    low = np.nextafter(low, scalar(np.inf)) if float(low) < lower else low
+    high = np.nextafter(high, scalar(-np.inf)) if float(high) > upper else high
+    return float(low), float(high)
+
+
+def _describe_categorical(dtype: pd.CategoricalDtype) -> Described:
+    categories = dtype.categories
+    return {"categories": categories.to_list(), "ordered": bool(dtype.ordered), "of": describe(categories.dtype)}
+
+
+def _describe_arrow(kind: pa.DataType) -> Described:
+    if pa.types.is_dictionary(kind):
+        return _describe_arrow(kind.value_type)
+    if pa.types.is_decimal(kind):
+        return "float64"
+    # pandas reads the name "string[pyarrow]" as another dtype, so that names of Arrow have a place of their own.
+    return {"arrow": str(kind)}
+
+
+UNKNOWN = -1
+"""The number of a value that is none of the categories."""
+
+
+def check_columns(frame: pd.DataFrame, schema: Schema) -> None:
+    """Raise an error unless the table has exactly the columns of the schema, in any order."""
+    given = list(frame.columns)
+    twice = sorted({str(name) for name in given if given.count(name) > 1})
+    missing = [name for name in schema.names if name not in given]
+    extra = [str(name) for name in given if name not in schema.names]
+    for problem, names in (("that are there twice", twice), ("that are missing", missing), ("too many", extra)):
+        if names:
+            raise InputError(
+                f"the table has columns {problem}: {', '.join(names)}; expected were exactly: "
+                f"{', '.join(schema.names)} (frame[list(schema.names)] leaves out a label and all else)"
+            )
+
+
+def to_numbers(column: pd.Series, feature: Feature) -> NDArray[np.float64]:
+    """The values of a column in original units; for categories their places in the schema, or `UNKNOWN`."""
+    refuse(
+        column,
+        column.isna().to_numpy(),
+        "is a missing value; fill it in, drop the row, or let the Explainer do it: missing='impute'",
+    )
+    if KINDS[feature.kind].categories is None:
+        return _numbers(column, feature)
+    places: dict[Hashable, int] = {value: place for place, value in enumerate(feature.categories)}
+    number, values = _distinct(column)
+    found = [places.get(value, UNKNOWN) if isinstance(value, Hashable) else UNKNOWN for value in values]
+    numbers: NDArray[np.float64] = np.array(found, dtype=np.float64)[number]
+    return numbers
+
+
+def from_numbers(numbers: NDArray[np.float64], feature: Feature, dtype: Described, index: pd.Index) -> pd.Series:
+    """The values that `numbers` stand for, in the given dtype.
+
+    Numbers that an integer dtype cannot hold without loss come back as float64: half a year of age is not rounded
+    away because the training rows happened to have whole years. A feature of the kind "integer" has no such numbers.
+    """
+    wanted = restore(dtype)
+    if KINDS[feature.kind].categories is not None:
+        values = [feature.categories[place] for place in numbers.astype(np.intp)]
+        categories: pd.Series = pd.Series(values, index=index, name=feature.name, dtype=wanted)
+        return categories
+    column = pd.Series(numbers, index=index, name=feature.name)
+    if pd.api.types.is_integer_dtype(wanted) and not _fits(numbers, wanted):
+        return column
+    return column.astype(wanted)
+
+
+def alike(column: pd.Series, dtype: Any) -> pd.Series:
+    """The column in a dtype, if that changes none of its values; else as it is."""
+    known = not isinstance(dtype, pd.CategoricalDtype) or column.isin(dtype.categories).all()
+    cast = column.astype(dtype) if known else column
+    return cast if cast.tolist() == column.tolist() else column
+
+
+def described_dtype(column: pd.Series, feature: Feature) -> Described:
+    """The dtype to give back; numbers that are stored as objects or categories come back as what they are."""
+    if KINDS[feature.kind].categories is None:
+        if isinstance(column.dtype, pd.CategoricalDtype):
+            return describe(column.dtype.categories.dtype)
+        if column.dtype == object:
+            return describe(pd.Series(column.to_list()).dtype)
+    return describe(column.dtype)
+
+
+def refuse(column: pd.Series, bad: NDArray[np.bool_], problem: str) -> None:
+    """Raise an error that names the column and the first bad row, if there is one, and knows all others."""
+    if not bad.any():
+        return
+    reasons: dict[Any, str] = {}
+    # Labels as plain values, also where they are tuples; of rows with one label the first counts.
+    for label, value in zip(column.index[bad].tolist(), column[bad], strict=True):
+        plain = value.item() if isinstance(value, np.generic) else value
+        reasons.setdefault(label, f"column {column.name!r}, row {label}: {plain!r} {problem}")
+    raise RowsError(reasons)
+
+
+def _numbers(column: pd.Series, feature: Feature) -> NDArray[np.float64]:
+    kind, transform = KINDS[feature.kind], TRANSFORMS[feature.transform]
+    if not pd.api.types.is_any_real_numeric_dtype(column.dtype):
+        # One person taken out of a table with `frame.loc[i].to_frame().T` has numbers in columns of objects.
+        strange = np.array([not _is_number(value) for value in column], dtype=bool)
+        refuse(column, strange, f"is not a number, which {feature.kind} features need; try pandas.to_numeric")
+    numbers = column.to_numpy(dtype=np.float64)
+    refuse(column, ~np.isfinite(numbers), "is not finite; correct it or drop the row")
+    if kind.whole:
+        problem = "is not a whole number, which integer features need; round it, or declare the feature continuous"
+        refuse(column, numbers != np.rint(numbers), problem)
+    problem = f"is outside what the transform {feature.transform} takes, numbers above {transform.above:g}"
+    refuse(column, numbers <= transform.above, problem)
+    return numbers
+
+
+def _distinct(column: pd.Series) -> tuple[NDArray[np.intp], list[Any]]:
+    """The different values of a column without gaps, as plain ones, and for each row which of them it has."""
+    try:
+        number, values = column.factorize()
+    except TypeError:  # a list or the like among the values has no hash to be told apart by
+        return np.arange(len(column)), column.to_list()
+    return number, pd.Index(values).to_list()
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+
+
+def _fits(numbers: NDArray[np.float64], dtype: Any) -> bool:
+    """Whether every number is whole and in the range of an integer dtype, be it of NumPy, pandas or Arrow."""
+    limits = np.iinfo(str(pd.Series([], dtype=dtype).to_numpy().dtype))
+    legal = (numbers == np.rint(numbers)) & (numbers >= limits.min) & (numbers < float(int(limits.max) + 1))
+    return bool(legal.all())

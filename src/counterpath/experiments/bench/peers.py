@@ -1,0 +1,495 @@
+"""Our search beside what a user would pick otherwise: the same classifier, the same rows, one clock.
+
+Every method gets the same encoded factuals and gives back one counterfactual a row. All are rounded to legal rows and
+judged alike: valid where the same classifier accepts the legal row at 0.5; distances over the valid rows, and a second
+time over those that were solved by all methods that got all rows. Time is what the search takes from the factuals to
+the counterfactuals; what a method does once before (`setup_seconds`: DiCE reads its table) is not in it, nor is the
+fitting of models.
+"""
+
+import io
+import random
+import statistics
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from typing import Any, ParamSpec, TypeAlias, TypeVar
+
+import numpy as np
+import pandas as pd
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from counterpath.data.axes import on_grid
+from counterpath.data.encoding import Encoder
+from counterpath.experiments.study import SETTINGS, Study
+from counterpath.models.classifier import Classifier, probabilities
+from counterpath.models.vae import VAE
+from counterpath.search.measures import MEASURES
+from counterpath.search.method import METHODS, Parts
+from counterpath.search.objective import Objective
+from counterpath.search.traverse import at_confidence, traverse
+from counterpath.utils.errors import InputError, choose, require
+from counterpath.utils.progress import Advance, track
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a method found for n factuals.
+
+    Attributes:
+        rows: Encoded counterfactuals; where none was found, the factual.
+        exists: Which rows have one.
+        failures: How many rows have none, by the reason that the method gave.
+    """
+
+    rows: Float[Tensor, "n D"]
+    exists: Bool[Tensor, "n"]
+    failures: Mapping[str, int] = field(default_factory=Counter)
+
+
+Finder: TypeAlias = Callable[[Tensor, Advance], Found]
+"""Looks for one counterfactual for each of the encoded factuals, and says how many are done."""
+
+
+class ScaledClassifier(nn.Module):
+    """The probability of class 1 for rows as DiCE's gradient method has them, differentiable.
+
+    A number comes min-max scaled to the range of the training rows, which is what the encoder does, too, apart from its
+    transform. A category comes one-hot, and need not be 0 or 1 during the descent; it is encoded by the same mixture of
+    its categories' codes. So all but the transforms is one matrix.
+
+    Args:
+        classifier: Of encoded rows.
+        encoder: Encodes them.
+        columns: DiCE's columns in order: the names of numbers, and "feature_category".
+    """
+
+    translation: Tensor
+
+    def __init__(self, classifier: Classifier, encoder: Encoder, columns: Sequence[str]) -> None:
+        super().__init__()
+        self.classifier = classifier
+        translation = torch.zeros(len(columns), encoder.width)
+        self.bent = {}
+        layout = zip(encoder.schema, encoder.axes, encoder.layout, encoder.low, encoder.high, strict=True)
+        for feature, axis, place, low, high in layout:
+            if feature.categories:
+                for number, value in enumerate(feature.categories):
+                    if f"{feature.name}_{value}" in columns:  # DiCE knows none that the training rows have not
+                        code = axis.points(torch.tensor([float(number)]))
+                        translation[columns.index(f"{feature.name}_{value}"), place] = code[0].float()
+            else:
+                translation[columns.index(feature.name), place] = 1
+                if feature.transform != "identity":
+                    self.bent[columns.index(feature.name)] = (axis, low, high - low)
+        self.register_buffer("translation", translation)
+
+    def encode(self, scaled: Float[Tensor, "n K"]) -> Float[Tensor, "n D"]:
+        """The same rows as the classifier knows them."""
+        parts = list(scaled.split(1, dim=-1))
+        for column, (axis, low, reach) in self.bent.items():
+            parts[column] = axis.points(low + reach * parts[column][:, 0])
+        return torch.cat(parts, dim=-1) @ self.translation
+
+    def forward(self, scaled: Float[Tensor, "*n K"]) -> Float[Tensor, "*n 1"]:
+        """The probability of class 1, for rows or for a single one, as DiCE has both."""
+        rows = torch.atleast_2d(scaled)
+        return self.classifier.probability(self.encode(rows)).view(*scaled.shape[:-1], 1)
+
+
+class TableClassifier:
+    """The probabilities of both classes for tables, as scikit-learn's classifiers give them.
+
+    Args:
+        classifier: Of encoded rows.
+        encoder: Encodes them.
+    """
+
+    def __init__(self, classifier: Classifier, encoder: Encoder) -> None:
+        self.classifier, self.encoder = classifier, encoder
+        self.classes_ = np.array([0, 1])
+
+    def predict_proba(self, frame: pd.DataFrame) -> NDArray[np.float32]:
+        """One row a row of the table, one column a class."""
+        with torch.no_grad():
+            answer: NDArray[np.float32] = probabilities(self.classifier(encode_text(self.encoder, frame))).numpy()
+        return answer
+
+    def predict(self, frame: pd.DataFrame) -> NDArray[np.int64]:
+        """The class of every row."""
+        answer: NDArray[np.int64] = self.predict_proba(frame).argmax(1)
+        return answer
+
+
+def encode_text(encoder: Encoder, frame: pd.DataFrame) -> Float[Tensor, "n D"]:
+    """Encode a table as DiCE returns it: categories as text, numbers of any dtype, other columns besides.
+
+    `Encoder.encode` would check the table first, which takes longer than all the rest for a single row, and DiCE asks
+    for single rows thousands of times.
+    """
+    parts = []
+    for feature, axis in zip(encoder.schema, encoder.axes, strict=True):
+        column = frame[feature.name].tolist()
+        if feature.categories:
+            places = {str(value): place for place, value in enumerate(feature.categories)}
+            column = [places[str(value)] for value in column]
+        parts.append(axis.points(torch.tensor(column, dtype=torch.float64)))
+    return on_grid(torch.cat(parts, dim=1), torch.float32)
+
+
+DICE_METHODS = {
+    "gradient": {"backend": "PYT", "func": "ohe-min-max"},
+    "random": {"backend": "sklearn"},
+    "genetic": {"backend": "sklearn"},
+    "kdtree": {"backend": "sklearn"},
+}
+"""DiCE's methods, with how each is told to reach a classifier."""
+_OUTCOME = "outcome of the classifier"
+
+
+def prepare_dice(study: Study, method: str, *, seed: int = 0, settings: Mapping[str, Any] | None = None) -> Finder:
+    """Hand DiCE the training rows and the classifier of a study.
+
+    Args:
+        study: Whose classifier is explained, on a CPU.
+        method: A key of `DICE_METHODS`.
+        seed: Of the random generators that DiCE draws from.
+        settings: Further arguments of DiCE's `generate_counterfactuals`; by default none, so all have their defaults.
+
+    Raises:
+        MissingExtraError: `dice-ml` is not installed.
+    """
+    reach = choose("method of DiCE", method, DICE_METHODS)
+    dice_ml = require("dice_ml", "bench", "a comparison with DiCE")
+    encoder, names = study.encoder, list(study.encoder.schema.names)
+    table = encoder.decode(study.train)[names]
+    with _undisturbed(seed):
+        data = dice_ml.Data(
+            dataframe=table.assign(**{_OUTCOME: study.train_labels.numpy().astype(int)}),
+            continuous_features=[feature.name for feature in encoder.schema if not feature.categories],
+            outcome_name=_OUTCOME,
+        )
+        model: ScaledClassifier | TableClassifier
+        if method == "gradient":
+            columns = data.get_ohe_min_max_normalized_data(table[:1]).columns.tolist()
+            model = ScaledClassifier(study.classifier, encoder, columns)
+        else:
+            model = TableClassifier(study.classifier, encoder)
+        explainer = dice_ml.Dice(data, dice_ml.Model(model=model, **reach), method=method)
+
+    def find(factual: Tensor, advance: Advance) -> Found:
+        rows, exists = factual.clone(), torch.zeros(len(factual), dtype=torch.bool)
+        failures: Counter[str] = Counter()
+        queries = encoder.decode(factual)[names]
+        with _undisturbed(seed):
+            for row in range(len(factual)):
+                # One call a row: an error in one of them then costs the others nothing. DiCE itself goes row by row.
+                try:
+                    answer = explainer.generate_counterfactuals(
+                        queries[row : row + 1], total_CFs=1, desired_class=1, **(settings or {})
+                    )
+                    rows[row] = encode_text(encoder, _shown(answer))[0]
+                    exists[row] = True
+                except Exception as error:  # whatever goes wrong in there is what this peer has to say about the row
+                    failures[f"{type(error).__name__}: {error}"] += 1
+                advance()
+        return Found(rows, exists, failures)
+
+    return find
+
+
+def _shown(answer: Any) -> Any:
+    example = answer.cf_examples_list[0]
+    return example.final_cfs_df if example.final_cfs_df_sparse is None else example.final_cfs_df_sparse
+
+
+@contextmanager
+def _undisturbed(seed: int) -> Iterator[None]:
+    """Run what prints, warns, and draws from the global generators, and leave these as they were."""
+    # NumPy's global generator is old, and the one that DiCE draws from.
+    numpy_state, python_state = np.random.get_state(), random.getstate()  # noqa: NPY002
+    with (
+        redirect_stdout(io.StringIO()),
+        redirect_stderr(io.StringIO()),
+        warnings.catch_warnings(),
+        torch.random.fork_rng(devices=[]),
+    ):
+        warnings.simplefilter("ignore")
+        np.random.seed(seed)  # noqa: NPY002
+        random.seed(seed)
+        torch.manual_seed(seed)
+        try:
+            yield
+        finally:
+            np.random.set_state(numpy_state)  # noqa: NPY002
+            random.setstate(python_state)
+
+
+ITERATIONS = 1000
+LEARNING_RATE = 0.1
+DISTANCE_WEIGHT = 0.5
+
+
+def prepare_revise(study: Study, *, iterations: int = ITERATIONS) -> Finder:
+    """The loop over rows, on the models of a study."""
+    binary = binary_columns(study.encoder).to(study.factual.device)
+
+    def find(factual: Tensor, advance: Advance) -> Found:
+        rows, exists = factual.clone(), torch.zeros(len(factual), dtype=torch.bool, device=factual.device)
+        for row in range(len(factual)):
+            best = revise(study.vae, study.classifier, factual[row : row + 1], binary, iterations=iterations)
+            if best is not None:
+                rows[row], exists[row] = best[0], True
+            advance()
+        lacking = int((~exists).sum())
+        return Found(rows, exists, Counter({"no step was accepted": lacking} if lacking else {}))
+
+    return find
+
+
+def revise(
+    vae: VAE,
+    classifier: Classifier,
+    factual: Float[Tensor, "1 D"],
+    binary: Bool[Tensor, "D"],
+    *,
+    iterations: int = ITERATIONS,
+) -> Float[Tensor, "1 D"] | None:
+    """The best accepted row of one descent, or None where no step was accepted.
+
+    Args:
+        vae: The space to descend in.
+        classifier: Has to accept.
+        factual: x₀.
+        binary: Which columns are rounded.
+        iterations: Steps of Adam.
+    """
+    z = vae.encode(factual).detach().requires_grad_()
+    optimizer = torch.optim.Adam([z], lr=LEARNING_RATE)
+    best, least = None, float("inf")
+    wanted = factual.new_ones(1)
+    for _ in range(iterations):
+        decoded = vae.decode(z)
+        x = torch.where(binary, decoded.round(), decoded)
+        log_odds = classifier(x)
+        loss = F.binary_cross_entropy_with_logits(log_odds, wanted) + DISTANCE_WEIGHT * (x - factual).abs().sum()
+        if float(log_odds.detach()) > 0 and float(loss.detach()) < least:
+            best, least = x.detach(), float(loss.detach())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return best
+
+
+def binary_columns(encoder: Encoder) -> Bool[Tensor, "D"]:
+    """Which encoded columns are 0 or 1 in every legal row: those of two categories, and one-hot ones."""
+    binary = encoder.categorical.clone()
+    for feature, columns in zip(encoder.schema, encoder.layout, strict=True):
+        if len(feature.categories) == 2:
+            binary[columns] = True
+    return binary
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+OURS = ("rsgd", "rsgd-c", "sgd")
+CONFIDENCE = 0.5
+STEPS = 150
+REPEATS = 5
+LIMITS = {"dice-gradient": 5}
+"""Some rows take DiCE's gradient method minutes."""
+DISTANCES = ("l1", "ld", "ld_sq")
+
+
+def prepare_ours(study: Study, name: str, *, damping: float = SETTINGS["adult"].damping) -> Finder:
+    """One of our methods: all rows at once, each until it reaches the confidence, or 150 steps."""
+    method = METHODS[name](Parts(study.classifier, study.vae))
+    objective, stop = Objective(study.classifier), at_confidence(CONFIDENCE)
+
+    def find(factual: Tensor, advance: Advance) -> Found:
+        found = traverse(method.model, method.metric, objective, factual, stop=stop, steps=STEPS, damping=damping)
+        advance(len(factual))
+        return Found(found.end, torch.ones(len(factual), dtype=torch.bool, device=factual.device))
+
+    return find
+
+
+PEERS: dict[str, Callable[[Study], Finder]] = {
+    **{name: partial(prepare_ours, name=name) for name in OURS},
+    "revise": prepare_revise,
+    **{f"dice-{method}": partial(prepare_dice, method=method) for method in DICE_METHODS},
+}
+"""Everything that is compared; each makes itself ready for a study."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How one method did.
+
+    Attributes:
+        method: Its name, a key of `PEERS`.
+        rows: On how many factuals it was run.
+        found: For how many it returned something.
+        valid: How many of those are valid as legal rows.
+        validity: valid / rows.
+        setup_seconds: What it does once for a data set.
+        first_seconds: The first run over all rows.
+        seconds: The median of all runs.
+        seconds_per_row: seconds / rows.
+        seconds_per_valid: seconds / valid; None where nothing is valid.
+        ratio: How many times the seconds per valid counterfactual of the method it is measured against.
+        distances: Means of `DISTANCES` over its valid rows; None where there are none.
+        common: How many rows were solved by all methods that were run on all rows; None for the others.
+        common_distances: Means of `DISTANCES` over these.
+        failures: How many rows it has nothing for, by reason.
+    """
+
+    method: str
+    rows: int
+    found: int
+    valid: int
+    validity: float
+    setup_seconds: float
+    first_seconds: float
+    seconds: float
+    seconds_per_row: float
+    seconds_per_valid: float | None
+    ratio: float | None
+    distances: Mapping[str, float | None]
+    common: int | None
+    common_distances: Mapping[str, float | None]
+    failures: Mapping[str, int]
+
+
+def compare(
+    study: Study,
+    *,
+    methods: Sequence[str] = tuple(PEERS),
+    rows: int = 100,
+    limits: Mapping[str, int] | None = None,
+    repeats: int = REPEATS,
+    against: str = OURS[0],
+    progress: bool | None = None,
+) -> list[Standing]:
+    """Run every method on the first factuals of a study.
+
+    Args:
+        study: Classifier, VAE, training rows and factuals, on a CPU.
+        methods: Keys of `PEERS`.
+        rows: How many factuals.
+        limits: At most how many of these rows for slow methods; by default `LIMITS`, and {} for none.
+        repeats: How often ours are run, in turn; the others, which take far longer, run once.
+        against: The method that `Standing.ratio` compares with.
+        progress: Show a bar; by default where standard error is a terminal.
+
+    Raises:
+        MissingExtraError: A method of DiCE is among them, and `dice-ml` is not installed.
+    """
+    _insist(study, methods, rows, repeats, against)
+    counts = {
+        name: min(rows, len(study.factual), (LIMITS if limits is None else limits).get(name, rows)) for name in methods
+    }
+    # All are made ready first: a library that is missing is told before anything takes long.
+    ready = {name: _timed(PEERS[name], study) for name in methods}
+    runs: dict[str, list[tuple[Found, float]]] = {name: [] for name in methods}
+    for turn in range(repeats):
+        for name in methods:
+            if turn == 0 or name in OURS:
+                finder, factual = ready[name][0], study.factual[: counts[name]]
+                with track(name, len(factual), shown=progress) as advance:
+                    runs[name].append(_timed(finder, factual, advance))
+    judged = {name: _judge(study, found[0][0]) for name, found in runs.items()}
+    most = max(counts.values())
+    common = torch.stack([judged[name]["valid"] > 0 for name in methods if counts[name] == most]).all(0)
+    standings = [_standing(name, ready[name][1], runs[name], judged[name], common) for name in methods]
+    own = {standing.method: standing.seconds_per_valid for standing in standings}[against]
+    return [replace(one, ratio=_divided(one.seconds_per_valid, own)) for one in standings]
+
+
+def frame(standings: Sequence[Standing]) -> pd.DataFrame:
+    """One row a method, with a column for every figure."""
+    return pd.DataFrame([_flat(standing) for standing in standings])
+
+
+def _flat(standing: Standing) -> dict[str, Any]:
+    flat = {name: value for name, value in asdict(standing).items() if not isinstance(value, Mapping)}
+    flat |= standing.distances
+    flat |= {f"{name}_common": value for name, value in standing.common_distances.items()}
+    flat["failures"] = "; ".join(f"{count} × {reason}" for reason, count in standing.failures.items())
+    return flat
+
+
+def _judge(study: Study, found: Found) -> dict[str, Tensor]:
+    """Validity and distances of the legal rows, one number a row."""
+    case = study.case(found.rows, CONFIDENCE, study.factual[: len(found.rows)])
+    values = {name: MEASURES[name](case) for name in ("valid", *DISTANCES)}
+    return values | {"valid": values["valid"] * found.exists}
+
+
+def _standing(
+    name: str,
+    setup: float,
+    runs: Sequence[tuple[Found, float]],
+    values: Mapping[str, Tensor],
+    common: Bool[Tensor, "m"],
+) -> Standing:
+    found, first = runs[0]
+    valid = values["valid"] > 0
+    rows, count = len(valid), int(valid.sum())
+    seconds = statistics.median(seconds for _, seconds in runs)
+    return Standing(
+        method=name,
+        rows=rows,
+        found=int(found.exists.sum()),
+        valid=count,
+        validity=count / rows,
+        setup_seconds=setup,
+        first_seconds=first,
+        seconds=seconds,
+        seconds_per_row=seconds / rows,
+        seconds_per_valid=seconds / count if count else None,
+        ratio=None,
+        distances={key: _mean(values[key][valid]) for key in DISTANCES},
+        common=int(common.sum()) if rows == len(common) else None,
+        common_distances={key: _mean(values[key][common]) if rows == len(common) else None for key in DISTANCES},
+        failures=dict(found.failures),
+    )
+
+
+def _timed(job: Callable[P, R], *args: P.args, **options: P.kwargs) -> tuple[R, float]:
+    started = time.perf_counter()
+    result = job(*args, **options)
+    return result, time.perf_counter() - started
+
+
+def _mean(values: Tensor) -> float | None:
+    return float(values.double().mean()) if len(values) else None
+
+
+def _divided(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else one / other
+
+
+def _insist(study: Study, methods: Sequence[str], rows: int, repeats: int, against: str) -> None:
+    for name in methods:
+        choose("method", name, PEERS)
+    choose("method to compare with", against, dict.fromkeys(methods))
+    if rows < 1 or repeats < 1:
+        raise InputError(
+            f"a comparison needs rows and repeats of at least 1; given were rows={rows}, repeats={repeats}"
+        )
+    if study.factual.device.type != "cpu":
+        raise InputError(
+            f"the peers run on a CPU, and this study is on {study.factual.device}; build it with device cpu"
+        )
+    if len(study.factual) == 0:
+        raise InputError("this study has no factuals to explain: its classifier rejects no test row of class 0")

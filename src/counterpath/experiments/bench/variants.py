@@ -1,0 +1,352 @@
+"""The same step as a reader of the paper would write it, with the library its authors used.
+
+Decoder, uncertainty and classifier are made of stochman's modules, with the weights of ours and BatchNorm as it is.
+Those give the Jacobians by `jacobian=True`; the gradient of the objective comes from autograd through the decoder, and
+the metric is inverted in the precision of the model:
+
+    M = JμᵀJμ + JσᵀJσ + δI,   or JμᵀM_XJμ + JσᵀM_XJσ + δI with M_X = J_hᵀJ_h
+    r = M⁻¹∇f,   z ← z − η r/‖r‖
+
+The Jacobians are taken without recording for autograd: a recorded one would save the gradient's own forward pass, and
+takes as long.
+
+References:
+    Detlefsen et al., "StochMan – Geometry and stochastic machine learning made easy", 2021.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from counterpath.experiments.bench.timing import Task
+from counterpath.experiments.bench.workload import Workload, vae_of
+from counterpath.geometry.linearize import jacobian_autodiff
+from counterpath.models.precision import RBFPrecision
+from counterpath.search.method import METHODS, Method
+from counterpath.search.objective import Objective
+from counterpath.search.step import euclidean_length, slope
+from counterpath.search.traverse import CHUNK, Trajectory, at_confidence, sweep, traverse
+from counterpath.utils.blocks import rows_for
+from counterpath.utils.devices import keep_freed_memory
+from counterpath.utils.errors import InputError, choose, require
+from counterpath.utils.replay import Replayed
+
+Step = Callable[[Tensor, Tensor], Tensor]
+"""Maps codes `(n, d)` and their factual rows `(n, D)` to the codes after one step."""
+
+STEPPING = ("rsgd", "rsgd-c", "sgd")
+"""The methods whose steps are timed."""
+STEP_SIZE = 0.1
+FIDELITY = 0.1
+
+
+def our_step(workload: Workload, method: str) -> Step:
+    """One whole step: decode, evaluate, metric, solve, move; in blocks, and on a GPU replayed, as the search has it."""
+    chosen, objective = _method(workload, method), Objective(workload.folded.classifier)
+
+    def move(z: Tensor, factual: Tensor) -> Tensor:
+        with torch.no_grad():
+            here = slope(chosen.model, chosen.metric, objective, z, factual, None, workload.damping)
+            return z - STEP_SIZE * euclidean_length(here.direction, here.gradient).to(z.dtype)
+
+    keep_freed_memory()
+    return _replaying(move) if workload.factual.is_cuda else _in_blocks(move)
+
+
+def _in_blocks(move: Step) -> Step:
+    def step(z: Tensor, factual: Tensor) -> Tensor:
+        size = rows_for(z.device, many=True)
+        return torch.cat([move(*part) for part in zip(z.split(size), factual.split(size), strict=True)])
+
+    return step
+
+
+def _replaying(move: Step) -> Step:
+    """The same step of tensors that stay where they are, recorded when it is first taken."""
+    held: list[tuple[Tensor, Tensor, Replayed[Tensor]]] = []
+
+    def step(z: Tensor, factual: Tensor) -> Tensor:
+        if not held or held[0][0].shape != z.shape:
+            own = z.clone(), factual.clone()
+            held[:] = [(*own, Replayed(lambda: move(*own), z.device))]
+        held_z, held_factual, again = held[0]
+        held_z.copy_(z)
+        held_factual.copy_(factual)
+        again()
+        return again.result
+
+    return step
+
+
+def our_search(workload: Workload, method: str, *, steps: int, confidence: float = 0.5) -> Trajectory:
+    """The search of all rows, each of which stops where it reaches the confidence."""
+    chosen = _method(workload, method)
+    return traverse(
+        chosen.model,
+        chosen.metric,
+        Objective(workload.folded.classifier),
+        workload.factual,
+        stop=at_confidence(confidence),
+        steps=steps,
+        step_size=STEP_SIZE,
+        damping=workload.damping,
+    )
+
+
+def our_sweep(workload: Workload, method: str, rows: int, steps: int) -> int:
+    """All steps for many rows, those of the workload again and again: made on the host, and the ends brought back.
+
+    Returns:
+        How many rows came back.
+    """
+    chosen = _method(workload, method)
+    ends = sweep(
+        chosen.model,
+        chosen.metric,
+        Objective(workload.folded.classifier),
+        _chunks(workload.factual.cpu(), rows, CHUNK[workload.factual.device.type]),
+        device=workload.factual.device,
+        steps=steps,
+        step_size=STEP_SIZE,
+        damping=workload.damping,
+    )
+    return sum(len(found.end) for found in ends)
+
+
+def our_runs(workload: Workload, steps: int) -> dict[str, Callable[[], Trajectory]]:
+    """The runs of the paper's table, by name: every optimiser without and with the fidelity term, all paths kept."""
+    runs: dict[str, Callable[[], Trajectory]] = {}
+    for method in ("sgd", "rsgd", "rsgd-c"):
+        for fidelity in (0.0, FIDELITY):
+            chosen, objective = _method(workload, method), Objective(workload.folded.classifier, fidelity=fidelity)
+            runs[f"{method}{' with fidelity' if fidelity else ''}"] = partial(
+                traverse,
+                chosen.model,
+                chosen.metric,
+                objective,
+                workload.factual,
+                steps=steps,
+                step_size=STEP_SIZE,
+                damping=workload.damping,
+            )
+    return runs
+
+
+def _chunks(rows: Tensor, count: int, size: int) -> Iterator[Tensor]:
+    for begin in range(0, count, size):
+        yield rows[torch.arange(begin, min(begin + size, count)) % len(rows)]
+
+
+def _method(workload: Workload, method: str) -> Method:
+    return choose("method to time", method, {name: METHODS[name] for name in STEPPING})(workload.folded)
+
+
+def eager_step(workload: Workload, method: str) -> Step:
+    """One whole step: Jacobians by batched forward mode, the gradient by reverse mode, `torch.linalg.solve`.
+
+    The models are folded: what differs from our own step is how it is differentiated and solved.
+    """
+    choose("method to time", method, dict.fromkeys(STEPPING))
+    classifier, vae = workload.folded.classifier, vae_of(workload.folded)
+    objective = Objective(classifier)
+
+    def total(z: Tensor, factual: Tensor) -> Tensor:
+        return objective.loss(vae.decode(z), factual)[0].sum()
+
+    def metric(z: Tensor) -> Tensor:
+        mean, mean_jac = jacobian_autodiff(vae.decoder, z)
+        _, std_jac = jacobian_autodiff(vae.precision, z)
+        if method == "rsgd":
+            return mean_jac.mT @ mean_jac + std_jac.mT @ std_jac
+        _, h_jac = jacobian_autodiff(classifier.representation, mean)
+        mean_part, std_part = h_jac @ mean_jac, h_jac @ std_jac
+        return mean_part.mT @ mean_part + std_part.mT @ std_part
+
+    def step(z: Tensor, factual: Tensor) -> Tensor:
+        direction: Tensor = torch.func.grad(total)(z, factual)  # M = I for sgd
+        with torch.no_grad():
+            if method != "sgd":
+                stiff = metric(z) + workload.damping * torch.eye(z.shape[-1], dtype=z.dtype, device=z.device)
+                direction = torch.linalg.solve(stiff, direction)
+            moved: Tensor = STEP_SIZE * direction / direction.norm(dim=-1, keepdim=True)
+            return z - moved
+
+    return step
+
+
+def floors(workload: Workload) -> dict[str, Task]:
+    """d + 1 plain forward passes of the folded decoder, in one batch and one by one: whichever is faster is the floor.
+
+    A step pushes a value and d tangents through the decoder, so it costs at least as much.
+    """
+    decoder, z = vae_of(workload.folded).decoder, workload.codes
+    passes = z.shape[-1] + 1
+    batch = z.repeat(passes, 1)
+
+    def at_once() -> None:
+        with torch.inference_mode():
+            decoder(batch)
+
+    def one_by_one() -> None:
+        with torch.inference_mode():
+            for _ in range(passes):
+                decoder(z)
+
+    return {"one batch": at_once, "one by one": one_by_one}
+
+
+class RadialBasis(nn.Module):
+    """φ_k(z) = exp(−λ_k‖z − c_k‖²), with the Jacobian rule that stochman asks of a layer; it has none of its own.
+
+    Args:
+        centers: c.
+        bandwidth: λ.
+    """
+
+    centers: Tensor
+    bandwidth: Tensor
+
+    def __init__(self, centers: Float[Tensor, "k d"], bandwidth: Float[Tensor, "k"]) -> None:
+        super().__init__()
+        self.register_buffer("centers", centers.clone())
+        self.register_buffer("bandwidth", bandwidth.clone())
+
+    def forward(self, z: Float[Tensor, "n d"]) -> Float[Tensor, "n k"]:
+        """How close each code is to every centre."""
+        return torch.exp(-self.bandwidth * torch.cdist(z, self.centers).square())
+
+    def _jacobian_wrt_input_mult_left_vec(self, x: Tensor, val: Tensor, jac_in: Tensor) -> Tensor:
+        slopes = (-2 * self.bandwidth * val)[..., None] * (x[:, None] - self.centers)
+        return slopes @ jac_in
+
+
+@dataclass(frozen=True)
+class StochmanModels:
+    """Our models, made of stochman's modules.
+
+    Attributes:
+        mean: μ.
+        std: σ.
+        representation: h, of the classifier.
+        head: The classifier's last layer.
+    """
+
+    mean: nn.Module
+    std: nn.Module
+    representation: nn.Module
+    head: nn.Module
+
+
+def stochman_models(workload: Workload) -> StochmanModels:
+    """Rebuild the models of a workload, with their BatchNorm layers, from stochman's modules.
+
+    Raises:
+        MissingExtraError: If stochman is not installed.
+        InputError: If a model has a layer that the paper's models do not have.
+    """
+    nnj = require("stochman", "bench", "the paper's way of taking a step").nnj
+    vae, classifier = vae_of(workload.fitted), workload.fitted.classifier
+    if vae.told or vae.category is not None:
+        raise InputError("the paper's VAE is told nothing and has no categories; give one without told= and blocks=")
+    return StochmanModels(
+        *(
+            module.to(workload.factual).eval().requires_grad_(False)
+            for module in (
+                _rebuilt(nnj, vae.decoder),
+                _rebuilt_precision(nnj, vae.precision),
+                _rebuilt(nnj, classifier.representation),
+                _rebuilt(nnj, classifier.head),
+            )
+        )
+    )
+
+
+def paper_step(workload: Workload, method: str) -> Step:
+    """One whole step in the paper's way."""
+    metric = choose("method to time", method, {name: _METRICS[name] for name in STEPPING})
+    models = stochman_models(workload)
+
+    def step(z: Tensor, factual: Tensor) -> Tensor:
+        z = z.detach().requires_grad_()
+        logits = models.head(models.representation(models.mean(z)))[:, 0]
+        loss = F.binary_cross_entropy_with_logits(logits, torch.ones_like(logits), reduction="sum")
+        (gradient,) = torch.autograd.grad(loss, z)
+        with torch.no_grad():
+            z = z.detach()
+            direction = gradient
+            if metric is not None:
+                stiff = metric(models, z)
+                stiff = stiff + workload.damping * torch.eye(z.shape[-1], dtype=z.dtype, device=z.device)
+                direction = (torch.linalg.inv(stiff) @ gradient[..., None])[..., 0]
+            moved: Tensor = STEP_SIZE * direction / direction.norm(dim=-1, keepdim=True)
+            return z - moved
+
+    return step
+
+
+def paper_search(workload: Workload, method: str, *, steps: int, block_size: int) -> Float[Tensor, "n d"]:
+    """All steps for all rows, block after block: the codes they end at."""
+    step = paper_step(workload, method)
+    ends = []
+    for z, factual in zip(workload.codes.split(block_size), workload.factual.split(block_size), strict=True):
+        for _ in range(steps):
+            z = step(z, factual)
+        ends.append(z)
+    return torch.cat(ends)
+
+
+def _pullback(models: StochmanModels, z: Tensor) -> Tensor:
+    _, mean_jac = models.mean(z, jacobian=True)
+    _, std_jac = models.std(z, jacobian=True)
+    pulled: Tensor = mean_jac.mT @ mean_jac + std_jac.mT @ std_jac
+    return pulled
+
+
+def _guided(models: StochmanModels, z: Tensor) -> Tensor:
+    mean, mean_jac = models.mean(z, jacobian=True)
+    _, std_jac = models.std(z, jacobian=True)
+    _, h_jac = models.representation(mean, jacobian=True)
+    ambient = h_jac.mT @ h_jac
+    pulled: Tensor = mean_jac.mT @ ambient @ mean_jac + std_jac.mT @ ambient @ std_jac
+    return pulled
+
+
+_METRICS = {"rsgd": _pullback, "rsgd-c": _guided, "sgd": None}
+
+
+def _rebuilt(nnj: Any, layer: nn.Module) -> nn.Module:
+    """A layer of stochman's with the same weights."""
+    if isinstance(layer, nn.Sequential):
+        return nnj.Sequential(*(_rebuilt(nnj, part) for part in layer))  # type: ignore[no-any-return]
+    if isinstance(layer, nn.Linear):
+        same = nnj.Linear(layer.in_features, layer.out_features)
+    elif isinstance(layer, nn.BatchNorm1d):
+        same = nnj.BatchNorm1d(layer.num_features, eps=layer.eps)
+    else:
+        plain = {nn.Tanh: nnj.Tanh, nn.Sigmoid: nnj.Sigmoid, nn.Identity: nnj.Identity}
+        if type(layer) not in plain:
+            names = ", ".join(kind.__name__ for kind in (nn.Linear, nn.BatchNorm1d, *plain))
+            raise InputError(f"stochman's step is not built for a layer {type(layer).__name__}; it is for: {names}")
+        same = plain[type(layer)]()
+    same.load_state_dict(layer.state_dict())
+    return same  # type: ignore[no-any-return]
+
+
+def _rebuilt_precision(nnj: Any, precision: RBFPrecision) -> nn.Module:
+    """σ = √(1/(softplus(V)·φ(z) + softplus(b))): stochman keeps weights positive by softplus, and we by exp."""
+    weight = precision.log_weight.double().exp().expand(-1, len(precision.centers))
+    positive = nnj.PosLinear(*reversed(weight.shape)).double()
+    positive.weight.data = _inverse_softplus(weight)
+    positive.bias.data = _inverse_softplus(torch.full_like(weight[:, 0], precision.zeta))
+    basis = RadialBasis(precision.centers, precision.bandwidth)
+    return nnj.Sequential(basis, positive, nnj.Reciprocal(), nnj.Sqrt())  # type: ignore[no-any-return]
+
+
+def _inverse_softplus(value: Tensor) -> Tensor:
+    return value + torch.log(-torch.expm1(-value))

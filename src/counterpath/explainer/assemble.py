@@ -1,0 +1,286 @@
+"""What was found, as an `Explanation`: tables in original units."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import starmap
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from counterpath.data.encoding import Encoder
+from counterpath.data.schema import Schema
+from counterpath.data.tables import alike
+from counterpath.explainer.solve import Found, Group, Request
+from counterpath.explanation import Explanation, Status, path_columns, plan_index
+from counterpath.explanation.milestones import END, MILESTONES, only_milestones
+from counterpath.explanation.provenance import made_since
+from counterpath.explanation.wording import amounts
+from counterpath.fitting.fitted import Learned
+from counterpath.search.measures import MEASURES, Case
+from counterpath.search.paths import Paths, firsts, picked
+
+_AT_ONCE = 4096
+"""Of how many paths all points are a table at the same time, if few of them are kept."""
+
+
+def table_of(learned: Learned, group: Group, paths: Paths, factuals: pd.DataFrame, keep: str) -> pd.DataFrame | None:
+    """As much of the paths of a group as is kept, in the columns of `Explanation.paths`; None if that is nothing.
+
+    Args:
+        learned: The models.
+        group: Whose paths they are.
+        paths: Every point of them.
+        factuals: All rows that were asked about.
+        keep: A key of `KEEPS`.
+    """
+    if keep == END:
+        return None
+    schema, whose = learned.encoder.schema, torch.arange(len(group.steps), device=group.steps.device)
+    numbers, tables = amounts(schema, factuals), []
+    for rows in whose.split(_AT_ONCE):
+        table = _points(learned, picked(paths, rows), group.place[rows], group.factual[rows], factuals)
+        tables.append(only_milestones(table, schema, numbers) if keep == MILESTONES else table)
+    return pd.concat(tables, ignore_index=True)
+
+
+def join_tables(
+    tables: Sequence[pd.DataFrame | None], schema: Schema, factuals: pd.DataFrame, after: NDArray[np.float64]
+) -> pd.DataFrame:
+    """The paths of all groups, row after row.
+
+    Args:
+        tables: Those of each group.
+        schema: What the features are.
+        factuals: All rows that were asked about.
+        after: The probability of the wanted outcome for each of them as it is returned, which is where its path ends.
+    """
+    there = [table for table in tables if table is not None]
+    if not there:
+        return _empty(schema, factuals)
+    whole = pd.concat(there, ignore_index=True).sort_values(["row", "step"], kind="stable", ignore_index=True)
+    last = ~whole["row"].duplicated(keep="last").to_numpy()
+    probability = whole["probability"].to_numpy(copy=True)
+    probability[last] = after[whole["row"].to_numpy()[last]]
+    return whole.assign(probability=probability)
+
+
+def decoded_rows(
+    encoder: Encoder, x: Float[Tensor, "n D"], before: Float[Tensor, "n D"], given: pd.DataFrame
+) -> pd.DataFrame:
+    """Rows in original units; a feature that is encoded as the person's is the person's, to the bit."""
+    decoded = encoder.decode(x)
+    columns = {}
+    for name, part in zip(encoder.schema.names, encoder.layout, strict=True):
+        same = (x[:, part] == before[:, part]).all(-1).cpu().numpy()
+        columns[name] = _mixed(decoded[name], given[name], same)
+    return pd.DataFrame({name: columns[name] for name in decoded.columns})
+
+
+def _mixed(decoded: pd.Series, given: pd.Series, same: NDArray[np.bool_]) -> pd.Series:
+    """One column, in part as it was given; its dtype is that of decoded values wherever it holds those."""
+    if not same.any():
+        return decoded
+    parts = [decoded[~same], alike(given[same], decoded.dtype)]
+    whole = pd.concat([part for part in parts if len(part)], ignore_index=True)
+    order = np.argsort(np.concatenate([np.flatnonzero(~same), np.flatnonzero(same)]))
+    return whole.iloc[order].reset_index(drop=True)
+
+
+def interleaved(
+    decoded: pd.DataFrame, places: NDArray[np.int64], given: pd.DataFrame, given_places: NDArray[np.int64]
+) -> pd.DataFrame:
+    """Decoded rows, and rows exactly as they were given, each at its place.
+
+    Decoding is exact to 6e-8 of a range only. The dtype is that of decoded rows wherever it holds what was given.
+    """
+    fitting = {name: alike(given[name], decoded[name].dtype) for name in decoded.columns}
+    whole = pd.concat([decoded, pd.DataFrame(fitting, index=given.index)], ignore_index=True)
+    return whole.iloc[np.argsort(np.concatenate([places, given_places]))].reset_index(drop=True)
+
+
+def _points(learned: Learned, paths: Paths, place: Tensor, factual: Tensor, factuals: pd.DataFrame) -> pd.DataFrame:
+    """All points of paths in original units, row after row."""
+    schema, first = learned.encoder.schema, firsts(paths.row)
+    moved = ((paths.x[1:] - paths.x[:-1]) * learned.encoder.weights.to(paths.x)).norm(dim=-1)
+    moved = torch.cat([moved.new_zeros(1), moved]).masked_fill(first, 0)
+    total = moved.double().cumsum(0)
+    starts = first.nonzero()[:, 0]
+    step = torch.arange(len(paths.row), device=paths.row.device) - starts[paths.row]
+    where = learned.view.show(paths.z)
+    extra = {
+        "probability": paths.probability,
+        "uncertainty": paths.sigma,
+        "length": total - total[starts[paths.row]],
+        "map_x": where[:, 0],
+        "map_y": where[:, 1],
+    }
+    names = list(schema.names)
+    asked = factuals[names].iloc[place.cpu().numpy()]
+    whose = paths.row[~first]
+    decoded = decoded_rows(learned.encoder, paths.x[~first], factual[whose], asked.iloc[whose.cpu().numpy()])
+    decoded = decoded[names]
+    frame = interleaved(decoded, (~first).nonzero()[:, 0].cpu().numpy(), asked, starts.cpu().numpy())
+    points = pd.DataFrame({"row": place[paths.row].cpu().numpy(), "step": step.cpu().numpy()})
+    ends = pd.DataFrame({name: values.double().cpu().numpy() for name, values in extra.items()})
+    return pd.concat([points, frame, ends], axis=1).set_axis(path_columns(schema.names), axis=1)
+
+
+def _empty(schema: Schema, factuals: pd.DataFrame) -> pd.DataFrame:
+    numbers = pd.DataFrame(np.zeros((0, 5)))
+    places = pd.DataFrame(np.zeros((0, 2), dtype=np.int64))
+    features = factuals[list(schema.names)].iloc[:0].reset_index(drop=True)
+    return pd.concat([places, features, numbers], axis=1).set_axis(path_columns(schema.names), axis=1)
+
+
+_LANDSCAPE = 1500
+_ON_THE_GRID = (
+    "The model decides otherwise for this row than for one that differs in the eighth digit of a feature, which was "
+    "the counterfactual: it stands on an edge of the model. Ask for a higher confidence."
+)
+
+
+def assemble(
+    learned: Learned,
+    factuals: pd.DataFrame,
+    imputed: Sequence[str],
+    unknown: Sequence[str],
+    found: Iterable[Found],
+    request: Request,
+    described: dict[str, Any],
+    diagnostics: str,
+    quality: Mapping[str, Any],
+    started: float,
+) -> Explanation:
+    """The answer as tables in original units.
+
+    Args:
+        learned: The models.
+        factuals: The rows that were asked about.
+        imputed: For each the names of columns that were filled in.
+        unknown: For each which category is unknown, in words; empty if none is.
+        found: What was found, group by group. Of the paths of a group only what is asked for outlives it.
+        request: What was asked for.
+        described: The request as it is told and stored.
+        diagnostics: What is known about the models, in words.
+        quality: The same as numbers.
+        started: When the request came, by `time.monotonic`.
+    """
+    plans, classes = request.plans, learned.subject.classes
+    index = plan_index(factuals.index, plans)
+    factuals = factuals.iloc[np.repeat(np.arange(len(factuals)), plans)].set_axis(index)
+    count = len(factuals)
+    # The variable of a loop would hold the paths of one group while the next one is searched for.
+    kept = list(starmap(partial(_kept, learned, factuals, request.keep), found))
+    told = pd.DataFrame(
+        {
+            "status": _skipped(plans) * len(unknown),
+            "reason": [reason for why in unknown for reason in _skipped_reasons(why, plans)],
+            "imputed": np.repeat(np.array(imputed, dtype=object), plans),
+            "binding": "",
+        },
+        index=index,
+        dtype=object,
+    )
+    outcome = {
+        "class_before": np.full(count, None, dtype=object),
+        "probability_before": np.full(count, np.nan),
+        "class_after": np.full(count, None, dtype=object),
+        "probability_after": np.full(count, np.nan),
+    }
+    changed = np.zeros((count, len(learned.encoder.schema)), dtype=bool)
+    counterfactuals = _counterfactuals(learned.encoder, factuals, [group for group, _ in kept])
+    returned = [_as_returned(learned, group, counterfactuals) for group, _ in kept]
+    for group, after in returned:
+        place = group.place.cpu().numpy()
+        told.iloc[place, 0] = [status.value for status in group.status]
+        told.iloc[place, 1] = list(group.reason)
+        told.iloc[place, 3] = list(group.binding)
+        outcome["class_before"][place] = [classes[i] for i in group.before.argmax(-1).tolist()]
+        outcome["class_after"][place] = [classes[i] for i in after.argmax(-1).tolist()]
+        outcome["probability_before"][place] = group.wanted.probability(group.before).cpu().numpy()
+        outcome["probability_after"][place] = group.wanted.probability(after).cpu().numpy()
+        changed[place] = learned.encoder.changed(group.factual, group.counterfactual).cpu().numpy()
+    return Explanation(
+        factuals=factuals,
+        counterfactuals=counterfactuals,
+        status=told,
+        outcome=pd.DataFrame({name: pd.Series(given, index, given.dtype) for name, given in outcome.items()}),
+        changed=pd.DataFrame(changed, index=index, columns=list(learned.encoder.schema.names)),
+        paths=join_tables([table for _, table in kept], learned.encoder.schema, factuals, outcome["probability_after"]),
+        schema=learned.encoder.schema,
+        request=described,
+        landscape=learned.landscape(_LANDSCAPE),
+        note=learned.view.note,
+        diagnostics=diagnostics,
+        quality=quality,
+        made=made_since(started),
+        compute_measures=partial(_measures, learned, tuple(group for group, _ in returned), index),
+    )
+
+
+def _kept(
+    learned: Learned, factuals: pd.DataFrame, keep: str, group: Group, paths: Paths
+) -> tuple[Group, pd.DataFrame | None]:
+    """A group, and as much of its paths as is kept."""
+    return group, table_of(learned, group, paths, factuals, keep)
+
+
+def _skipped(plans: int) -> list[str]:
+    """What becomes of a row with an unknown category."""
+    return [Status.UNKNOWN_CATEGORY.value, *[Status.NO_OTHER_PLAN.value] * (plans - 1)]
+
+
+def _skipped_reasons(why: str, plans: int) -> list[str]:
+    return [f"{Status.UNKNOWN_CATEGORY.text} {why}".strip(), *[Status.NO_OTHER_PLAN.text] * (plans - 1)]
+
+
+def _as_returned(learned: Learned, group: Group, counterfactuals: pd.DataFrame) -> tuple[Group, Tensor]:
+    """What the model says about the rows exactly as they are returned, and the group, whose status keeps to it.
+
+    A feature that is as it was is returned as it was given; what it is decoded as differs in the eighth digit.
+    """
+    rows = counterfactuals.iloc[group.place.cpu().numpy()]
+    after = torch.where(group.moved[:, None], learned.subject.about(rows, group.counterfactual), group.before)
+    status, reason = list(group.status), list(group.reason)
+    for place in (~group.wanted.met(after)).nonzero()[:, 0].tolist():
+        if status[place].found:
+            status[place], reason[place] = Status.NOT_FOUND, _ON_THE_GRID
+    return replace(group, status=tuple(status), reason=tuple(reason)), after
+
+
+def _counterfactuals(encoder: Encoder, factuals: pd.DataFrame, groups: Sequence[Group]) -> pd.DataFrame:
+    """The returned rows of all groups, and everybody else's own, in the order of the rows that were asked about."""
+    if not any(bool(group.moved.any()) for group in groups):
+        return factuals.copy()
+    before = torch.cat([group.factual[group.moved] for group in groups])
+    returned = torch.cat([group.counterfactual[group.moved] for group in groups])
+    moved = torch.cat([group.place[group.moved] for group in groups]).cpu().numpy()
+    decoded = decoded_rows(encoder, returned, before, factuals.iloc[moved])[list(factuals.columns)]
+    rest = np.setdiff1d(np.arange(len(factuals)), moved)
+    return interleaved(decoded, moved, factuals.iloc[rest], rest).set_axis(factuals.index)
+
+
+def _measures(learned: Learned, groups: Sequence[Group], index: pd.Index) -> pd.DataFrame:
+    """Every measure of every row; those that were not explained have none."""
+    values = {name: np.full(len(index), np.nan) for name in (*MEASURES, "steps")}
+    for group in groups:
+        place = group.place.cpu().numpy()
+        case = Case(
+            group.factual,
+            group.counterfactual,
+            lambda x, wanted=group.wanted: wanted.probability(learned.ask(x)).to(x.dtype),  # type: ignore[misc]
+            learned.encoder,
+            learned.neighbours,
+            group.wanted.confidence,
+            decided=lambda x, wanted=group.wanted: wanted.decided(learned.ask(x)),  # type: ignore[misc]
+        )
+        for name, measure in MEASURES.items():
+            values[name][place] = measure(case).double().cpu().numpy()
+        values["steps"][place] = group.steps.double().cpu().numpy()
+    return pd.DataFrame(values, index=index)

@@ -1,0 +1,126 @@
+"""Several methods on the same rows, side by side, and always beside the trivial baseline."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from counterpath.explainer.explainer import Explainer
+from counterpath.explainer.solve import NEAREST
+from counterpath.explanation import Explanation, wording
+from counterpath.explanation.comparing import comparison_table
+from counterpath.explanation.milestones import ALL
+from counterpath.explanation.plots.side_by_side import draw_side_by_side
+from counterpath.explanation.tables import path_features
+from counterpath.explanation.wording import amounts
+from counterpath.search.method import METHODS
+from counterpath.utils.errors import InputError, choose
+
+COMPARED = ("sgd", "rsgd", "rsgd-c", "geodesic", "face", NEAREST)
+"""The methods that are compared unless others are asked for."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What several methods found for the same rows.
+
+    Attributes:
+        results: The explanation by each method.
+        seconds: How long each method searched.
+    """
+
+    results: dict[str, Explanation]
+    seconds: dict[str, float]
+
+    def table(self, common: bool = False) -> pd.DataFrame:
+        """One row a method, by its name: see `explanation.comparing.comparison_table` for its columns.
+
+        Args:
+            common: Take the means over the rows for which every method found a counterfactual, the only fair way to
+                compare costs; else over those for which the method itself did.
+        """
+        return comparison_table(self.results, common, self.seconds)
+
+    def plot(self, i: Any, path: str | Path | None = None, *, methods: Sequence[str] | None = None) -> Figure:
+        """Draw the paths of one person by several methods: on one latent map, and below it a column a method.
+
+        Args:
+            i: The row, as in `Explanation.path`.
+            path: Where to save it as well, as PNG and SVG.
+            methods: Some of the compared methods, in the order in which they are drawn; by default all of them.
+
+        Raises:
+            InputError: A method was not compared, or the row has no path.
+        """
+        names = list(self.results) if methods is None else list(methods)
+        chosen = [choose("method", name, self.results) for name in names]
+        first = chosen[0]
+        walks = {name: result.path(i) for name, result in zip(names, chosen, strict=True)}
+        asked = wording.outcome(wording.value(first.request["target_class"])), float(first.request["confidence"])
+        return draw_side_by_side(
+            first.landscape,
+            walks,
+            {name: path_features(steps, first.schema.names) for name, steps in walks.items()},
+            amounts(first.schema, first.factuals),
+            f"Row {wording.value(i)}, by {len(names)} method{'s' if len(names) != 1 else ''}",
+            asked,
+            None if path is None else Path(path),
+        )
+
+
+def compare(
+    explainer: Explainer,
+    people: Any,
+    target_class: Any,
+    *,
+    methods: Sequence[str] = COMPARED,
+    confidence: float = 0.5,
+    seconds: float | None = None,
+    keep: str = ALL,
+) -> Comparison:
+    """Explain the same rows by several methods, one after another.
+
+    Args:
+        explainer: A fitted explainer.
+        people: The rows.
+        target_class: The wanted class, as in `Explainer.explain`.
+        methods: Keys of `METHODS`, or "nearest", which is added where it is missing: a method that does not beat the
+            nearest training row with the wanted decision is not worth its time.
+        confidence: What the probability of the wanted outcome must reach.
+        seconds: How long each method may search.
+        keep: How much of every path to keep, as in `Explainer.explain`; `plot` needs paths or their milestones.
+
+    Raises:
+        InputError: A method is unknown, or the rows cannot be used.
+        NotFittedError: The explainer was not fitted, or not for one of the methods.
+
+    Example:
+        >>> comparison = compare(explainer, people, 1, methods=["rsgd"])  # doctest: +SKIP
+        >>> comparison.table(common=True)  # doctest: +SKIP
+    """
+    explainer.diagnostics()  # raises an error unless it was fitted
+    names = list(dict.fromkeys([*check_methods(methods), NEAREST]))
+    for name in names:
+        if name != NEAREST:
+            METHODS[name](explainer.learned_.parts)  # a missing flow should not show after minutes of searching
+    results, took = {}, {}
+    for name in names:
+        started = time.monotonic()
+        results[name] = explainer.explain(
+            people, target_class, confidence=confidence, method=name, seconds=seconds, keep=keep
+        )
+        took[name] = time.monotonic() - started
+    return Comparison(results, took)
+
+
+def check_methods(methods: Sequence[str]) -> Sequence[str]:
+    """The methods, if there are any and all of them exist."""
+    if isinstance(methods, str) or not methods:
+        raise InputError(f"methods is {methods!r}; expected at least one name in a list, for instance ['rsgd']")
+    for name in methods:
+        choose("method", name, {**METHODS, NEAREST: None})
+    return methods

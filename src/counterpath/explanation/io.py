@@ -1,0 +1,245 @@
+"""Explanations in files: JSON that comes back as it was, and one flat table for other programs."""
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from itertools import chain, count
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from counterpath.explanation.tables import FILE, OUTCOME, PLAN, TOLD, beside
+from counterpath.utils.errors import InputError
+from counterpath.utils.files import atomic
+
+_SCALARS = (str, bool, int, float)
+_NULLABLE = ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64", "Float32", "Float64", "boolean")
+
+
+def frame_to_json(frame: pd.DataFrame) -> dict[str, Any]:
+    """A value that `json.dumps` takes and `frame_from_json` turns back into an equal table."""
+    return {
+        "index": _index_to_json(frame.index),
+        "names": _index_to_json(frame.columns),
+        "columns": [_values_to_json(frame.iloc[:, place]) for place in range(frame.shape[1])],
+    }
+
+
+def frame_from_json(value: Any) -> pd.DataFrame:
+    """Build a table from the value of `frame_to_json`."""
+    try:
+        index, names = _index_from_json(value["index"]), _index_from_json(value["names"])
+        columns = [_values_from_json(column) for column in value["columns"]]
+        if len(columns) != len(names) or any(len(column) != len(index) for column in columns):
+            raise InputError("a table in JSON has columns of other lengths than its index")
+        if not columns:
+            return pd.DataFrame(index=index, columns=names)
+        frame = pd.concat([column.set_axis(index) for column in columns], axis=1)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"a table in JSON cannot be read: {type(error).__name__}: {error}") from error
+    return frame.set_axis(names, axis=1)
+
+
+def _index_to_json(index: pd.Index) -> dict[str, Any]:
+    if isinstance(index, pd.MultiIndex):
+        return {"levels": [_index_to_json(index.get_level_values(level)) for level in range(index.nlevels)]}
+    if not isinstance(index.name, (*_SCALARS, type(None))):
+        raise InputError(
+            f"an index with the name {index.name!r} cannot be written as JSON; expected text or a number: "
+            "try frame.rename_axis(…) before you explain"
+        )
+    if isinstance(index, pd.RangeIndex):
+        values: dict[str, Any] = {"dtype": "range", "values": [index.start, index.stop, index.step]}
+    else:
+        values = _values_to_json(index.to_series())
+    return {"name": index.name, **values}
+
+
+def _index_from_json(value: Mapping[str, Any]) -> pd.Index:
+    if "levels" in value:
+        levels = [_index_from_json(level) for level in value["levels"]]
+        return pd.MultiIndex.from_arrays(levels, names=[level.name for level in levels])
+    if value["dtype"] == "range":
+        start, stop, step = value["values"]
+        return pd.RangeIndex(start, stop, step, name=value["name"])
+    index: pd.Index = pd.Index(_values_from_json(value), name=value["name"])
+    return index
+
+
+def _values_to_json(column: pd.Series) -> dict[str, Any]:
+    dtype = column.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        categories = _values_to_json(dtype.categories.to_series())
+        codes = column.cat.codes.tolist()
+        return {"dtype": "category", "values": codes, "categories": categories, "ordered": bool(dtype.ordered)}
+    name = _name(dtype)
+    write = _WRITERS[_family(name)]
+    return {"dtype": name, "values": [write(value) for value in column.tolist()]}
+
+
+def _values_from_json(value: Mapping[str, Any]) -> pd.Series:
+    name, values = value["dtype"], value["values"]
+    if name == "category":
+        kind = pd.CategoricalDtype(pd.Index(_values_from_json(value["categories"])), ordered=value["ordered"])
+        return pd.Series(pd.Categorical.from_codes(values, dtype=kind))
+    read = _READERS[_family(name)]
+    column: pd.Series = pd.Series([read(item) for item in values], dtype=name)
+    return column
+
+
+def _name(dtype: Any) -> str:
+    """The name under which pandas makes an equal dtype again; `str` says nothing of how a string dtype is stored."""
+    name = str(dtype)
+    return f"string[{dtype.storage}]" if name == "string" else name
+
+
+def _family(name: str) -> str:
+    """How values of a dtype are written: as they are, as floats, with gaps, or as whatever objects they are."""
+    if name in ("str", "object"):
+        return "object"
+    if name in _NULLABLE or name in ("string[python]", "string[pyarrow]"):
+        return "nullable"
+    if name == "bool" or re.fullmatch(r"u?int(8|16|32|64)", name):
+        return "plain"
+    if re.fullmatch(r"float(16|32|64)", name):
+        return "float"
+    raise InputError(
+        f"values of dtype {name!r} have no form in JSON; expected numbers, booleans, text or categories: "
+        "convert the column or the index before you explain, for example with .astype(str)"
+    )
+
+
+def _write_object(value: Any) -> Any:
+    plain = value.item() if isinstance(value, np.generic) else value
+    if isinstance(plain, float) and not math.isfinite(plain):
+        return {"float": str(plain)}
+    if plain is None or isinstance(plain, _SCALARS):
+        return plain
+    raise InputError(f"the value {value!r} has no form in JSON; expected text, a number, a boolean or None")
+
+
+_WRITERS: dict[str, Callable[[Any], Any]] = {
+    "plain": lambda value: value,
+    "float": lambda value: value if math.isfinite(value) else str(value),
+    "nullable": lambda value: None if value is pd.NA else value,
+    "object": _write_object,
+}
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "plain": lambda value: value,
+    "float": float,
+    "nullable": lambda value: pd.NA if value is None else value,
+    "object": lambda value: float(value["float"]) if isinstance(value, dict) else value,
+}
+
+
+FORMAT = "counterpath-explanation"
+VERSION = 2
+"""2: the status says what is binding, and an index may have several levels. A reader of 1 alone refuses it."""
+
+
+def dumps(frames: Mapping[str, pd.DataFrame], rest: Mapping[str, Any]) -> str:
+    """The text of a file that holds tables and other values."""
+    tables = {name: frame_to_json(frame) for name, frame in frames.items()}
+    value = {"format": FORMAT, "version": VERSION, **rest, "frames": tables}
+    return json.dumps(value, allow_nan=False, ensure_ascii=False)
+
+
+def loads(source: str | Path) -> tuple[dict[str, pd.DataFrame], dict[str, Any]]:
+    """The tables and the other values of a text that `dumps` made, or of the file that holds it."""
+    text, name = _read(source)
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise InputError(f"{name} is not JSON: {error}; expected what Explanation.to_json writes") from error
+    if not isinstance(value, dict) or value.get("format") != FORMAT:
+        raise InputError(f"{name} is JSON, but no explanation; expected what Explanation.to_json writes")
+    version = value.get("version")
+    if type(version) is not int or version < 1:
+        raise InputError(f"{name} has version {version!r}; expected a whole number from 1 to {VERSION}")
+    if version > VERSION:
+        raise InputError(
+            f"{name} has version {version}, and this Counterpath reads up to {VERSION}: a newer one wrote it; "
+            "upgrade to read it"
+        )
+    if not isinstance(value.get("frames"), dict):
+        raise InputError(f"{name} is a damaged explanation: it has no tables; write it again")
+    frames = {key: frame_from_json(table) for key, table in value["frames"].items()}
+    return _upgraded(frames, version), value
+
+
+def flat(
+    counterfactuals: pd.DataFrame, status: pd.DataFrame, outcome: pd.DataFrame, features: tuple[str, ...], plans: int
+) -> pd.DataFrame:
+    """One table: the counterfactuals, then the columns `FILE`; see `columns.beside` for features of the same name.
+
+    The number of the plan is part of the index, and a column of most files: no feature has its name either.
+    """
+    reserved = FILE if plans == 1 else (PLAN, *FILE)
+    told = pd.concat([status[list(TOLD)], outcome[list(OUTCOME)]], axis=1)
+    return pd.concat([counterfactuals.rename(columns=beside(features, reserved)), told], axis=1)
+
+
+def write_csv(table: pd.DataFrame, path: Path) -> Path:
+    """Write a table as `stream_csv` does to a file."""
+    with atomic(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        stream_csv(table, file)
+    return path
+
+
+def stream_csv(table: pd.DataFrame, stream: TextIO) -> None:
+    """Write a table with its index, which is called `row` if it has no name of its own."""
+    table.to_csv(stream, index_label=index_labels(table), lineterminator="\n")
+
+
+def index_labels(table: pd.DataFrame) -> list[str]:
+    """The levels of the index as columns of a file: by name, or `row`, `row_2` … if it has none, or one that is taken.
+
+    Of levels with equal names the last one keeps it: that is the number of the plan.
+    """
+    names = list(table.index.names)
+    taken = {*map(str, table.columns), *map(str, names)}
+    spare = (label for label in chain(["row"], (f"row_{place}" for place in count(2))) if label not in taken)
+    free = (
+        name is not None and name not in table.columns and name not in names[p + 1 :] for p, name in enumerate(names)
+    )
+    return [str(name) if is_free else next(spare) for name, is_free in zip(names, free, strict=True)]
+
+
+def write_parquet(table: pd.DataFrame, path: Path) -> Path:
+    """Write a table with its index."""
+    try:
+        with atomic(path) as temporary:
+            table.to_parquet(temporary)
+    except pa.ArrowException as error:
+        message = f"the explanation has no form in Parquet: {error}; try to_csv or to_json"
+        raise InputError(message) from error
+    return path
+
+
+def _upgraded(frames: dict[str, pd.DataFrame], version: int) -> dict[str, pd.DataFrame]:
+    """The tables of an older file with the columns that have come since."""
+    if version > 1 or "status" not in frames:
+        return frames
+    status = frames["status"]
+    kind = status["reason"].dtype if "reason" in status else object
+    return frames | {"status": status.assign(binding="").astype({"binding": kind})}
+
+
+def _read(source: str | Path) -> tuple[str, str]:
+    """The text, and what to call it in an error: a string that begins like JSON is the text itself, else a path."""
+    if isinstance(source, str) and source.lstrip()[:1] in ("{", "["):
+        return source, "the text"
+    try:
+        return Path(source).read_text(encoding="utf-8"), str(source)
+    except OSError as error:
+        shown = repr(str(source)[:60])
+        reason = error.strerror or error
+        raise InputError(f"{shown} is neither JSON text nor a file that can be read: {reason}") from error
+    except ValueError as error:  # not UTF-8, or a text that no path can be
+        raise InputError(f"{str(source)[:60]!r} is neither JSON text nor a text file: {error}") from error

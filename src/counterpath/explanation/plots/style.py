@@ -1,0 +1,73 @@
+"""Figures: one look for all of them."""
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from counterpath.utils.files import atomic
+
+COLORS = {
+    "wachter": "#56B4E9",
+    "ambient": "#CC79A7",
+    "sgd": "#D55E00",
+    "rsgd": "#0072B2",
+    "rsgd-c": "#009E73",
+    "flow": "#E69F00",
+    "geodesic": "#000000",
+    "face": "#882255",
+    "nearest": "#555555",
+}
+"""One colour a method, which colour-blind readers can tell apart: the palette of Okabe and Ito, and one of Tol's."""
+
+CLASS_COLORS = ("#7a7a7a", "#E6C229")
+
+PALETTE = ("#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#0072B2", "#D55E00", "#F0E442")
+"""The same palette in the order in which any number of classes or features takes it."""
+
+INK = "#1b1f24"
+SOFT = "#5b6470"
+
+_STYLE: Any = {
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "savefig.dpi": 160,
+    "svg.hashsalt": "counterpath",
+    "svg.fonttype": "none",
+}
+
+
+@contextmanager
+def figure(path: Path | None, width: float, height: float) -> Iterator[Figure]:
+    """Draw on a figure of `width` × `height` inches, and save it as `path`.png and `path`.svg, if there is a `path`.
+
+    Nothing is written if drawing fails. The figure is its own canvas: no window, no global state.
+    """
+    with mpl.rc_context(_STYLE):
+        fig = Figure(figsize=(width, height), layout="constrained")
+        yield fig
+        if path is None:
+            return
+        for suffix, metadata in ((".png", {}), (".svg", {"Date": None})):
+            with atomic(path.with_suffix(suffix)) as temporary:
+                fig.savefig(temporary, metadata=metadata)
+
+
+def plain(text: str) -> str:
+    """A text from outside as it is: Matplotlib would set what stands between two dollar signs as mathematics."""
+    return text.replace("$", r"\$")
+
+
+def svg(fig: Figure) -> str:
+    """The drawing as SVG text, to be put into a page; figures drawn alike give equal text."""
+    text = io.StringIO()
+    with mpl.rc_context(_STYLE):
+        fig.savefig(text, format="svg", metadata={"Date": None})
+    return text.getvalue()

@@ -1,0 +1,179 @@
+"""What an Explainer has learned, and what follows from it."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from counterpath.data.encoding import Encoder
+from counterpath.geometry.graph import Graph
+from counterpath.geometry.neighbours import Neighbours
+from counterpath.models.explained import Subject
+from counterpath.models.flow import FlowModel
+from counterpath.models.generator import Generator
+from counterpath.models.latent import LatentModel, given
+from counterpath.models.vae import VAE
+from counterpath.search.face import Chains
+from counterpath.search.method import AMBIENTS, AnyParts, Parts
+from counterpath.search.problem import Quest, Walk
+from counterpath.search.residual import Data
+from counterpath.search.roadmap import Landmarks, Network, Terrain, representatives
+from counterpath.utils.blocks import map_blocks
+
+_REACHING = 1000
+_MOST_DATA = 100_000
+
+
+@dataclass(frozen=True)
+class View:
+    """A flat picture of codes: themselves if they are flat, otherwise their two principal components.
+
+    Attributes:
+        center: The mean code.
+        axes: The two directions that are shown.
+        points: The training codes, seen this way.
+        note: What is shown, in words.
+    """
+
+    center: Float[Tensor, "d"]
+    axes: Float[Tensor, "d 2"]
+    points: Float[Tensor, "n 2"]
+    note: str
+
+    @classmethod
+    def of(cls, codes: Float[Tensor, "n d"]) -> "View":
+        """The view that shows most of the codes' variance."""
+        z = codes.detach().double().cpu()
+        width = z.shape[1]
+        if width <= 2:
+            center, axes = torch.zeros(width, dtype=z.dtype), torch.eye(width, 2, dtype=z.dtype)
+            return cls(center, axes, z @ axes, "the latent space itself")
+        center = z.mean(0)
+        _, spread, directions = torch.linalg.svd(z - center, full_matrices=False)
+        share = float(spread[:2].square().sum() / spread.square().sum())
+        axes = directions[:2].T
+        axes = axes * torch.where(axes.sum(0) < 0, -1.0, 1.0)  # a direction's sign is arbitrary: make it definite
+        note = f"2 of {width} latent dimensions: the principal components, {100 * share:.0f} % of the variance"
+        return cls(center, axes, (z - center) @ axes, note)
+
+    def show(self, codes: Float[Tensor, "m d"]) -> Float[Tensor, "m 2"]:
+        """Where codes lie on the map."""
+        return (codes.detach().double().cpu() - self.center) @ self.axes
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What was learned.
+
+    Attributes:
+        encoder: Tables to tensors and back.
+        subject: The model under explanation.
+        generator: The space to search in: our VAE, or a user's generator with our uncertainty.
+        flow: A normalizing flow, where the method needs one.
+        rows: The training rows, encoded.
+        held_out: Which of them the models were not trained on.
+        answers: What the model under explanation says about them.
+        landmarks: Where searches that get stuck are led to, and what the graph is on.
+        graph: Of the landmarks, for people who keep nothing; None where the space is always told something.
+        ambient: What steps over the graph are measured by, a key of `AMBIENTS`.
+        priced: Whether they are priced by the uncertainty, too.
+    """
+
+    encoder: Encoder
+    subject: Subject
+    generator: VAE | Generator
+    flow: FlowModel | None
+    rows: Float[Tensor, "n D"]
+    held_out: Tensor
+    answers: Float[Tensor, "n K"]
+    landmarks: Landmarks | None = None
+    graph: Graph | None = None
+    ambient: str = "data"
+    priced: bool = True
+
+    @cached_property
+    def parts(self) -> AnyParts:
+        """The models as they are searched."""
+        return Parts[Any, Any](self.subject.classifier, self.generator, self.flow).folded()
+
+    @property
+    def space(self) -> LatentModel:
+        """The generative model as it is searched."""
+        space = self.parts.vae
+        assert isinstance(space, LatentModel)
+        return space
+
+    @cached_property
+    def neighbours(self) -> Neighbours:
+        """The training rows, to look for neighbours in."""
+        return Neighbours(self.rows, self.encoder.weights.to(self.rows))
+
+    @cached_property
+    def data(self) -> Data:
+        """The training rows, and how far from them at most 1,000 held-out rows are.
+
+        Of more than 100,000 rows so many are taken at random: whether a row is plausible does not hang on the rest.
+        """
+        held_out = self.rows[self.held_out][:_REACHING]
+        if len(held_out):
+            trained = Neighbours(self.rows[~self.held_out], self.encoder.weights.to(self.rows))
+            apart = trained.nearest(held_out)[0][:, 0]
+        else:
+            apart = self.neighbours.nearest(self.rows[:_REACHING], 2)[0][:, -1]
+        limits = float(apart.quantile(0.95)), float(apart.square().mean().sqrt())
+        if len(self.rows) <= _MOST_DATA:
+            return Data(self.neighbours, *limits)
+        order = torch.randperm(len(self.rows), generator=torch.Generator().manual_seed(0))[:_MOST_DATA]
+        sample = Neighbours(self.rows[order.to(self.rows.device)], self.encoder.weights.to(self.rows))
+        return Data(sample, *limits, every=self.neighbours)
+
+    @cached_property
+    def terrain(self) -> Terrain:
+        """What moving through the latent space costs."""
+        assert self.landmarks is not None
+        metric, told = AMBIENTS[self.ambient](self.parts), given(self.space, self.landmarks.x)
+        return Terrain.of(self.space, metric, self.landmarks.z, told, plain=not self.priced)
+
+    @cached_property
+    def network(self) -> Network | None:
+        """Roads through the latent space."""
+        return None if self.landmarks is None else Network(self.terrain, self.landmarks, self.graph)
+
+    @cached_property
+    def chains(self) -> Chains:
+        """Roads from training row to training row."""
+        rows = representatives(self.rows, self.answers, 0)
+        return Chains.of(self.rows[rows], self.answers[rows], self.encoder.weights.to(self.rows))
+
+    def ask(self, x: Float[Tensor, "m D"]) -> Float[Tensor, "m K"]:
+        """What the model under explanation says about rows; about the training rows it is asked only once."""
+        return self.answers if x is self.rows else self.subject.answers(x)
+
+    @cached_property
+    def view(self) -> "View":
+        """How codes are shown on a flat map."""
+        with torch.no_grad():
+            return View.of(map_blocks(self.space.encode, self.rows))
+
+    def landscape(self, count: int) -> pd.DataFrame:
+        """Where training rows lie on the map, at most `count` of them, and what the model decides for them."""
+        rows = torch.randperm(len(self.rows), generator=torch.Generator().manual_seed(0))[:count]
+        where = self.view.points[rows]
+        decided = self.answers[rows.to(self.answers.device)].argmax(-1).tolist()
+        return pd.DataFrame(
+            {
+                "map_x": where[:, 0].numpy(),
+                "map_y": where[:, 1].numpy(),
+                "predicted": [self.subject.classes[place] for place in decided],
+            }
+        )
+
+    def quest(self, walk: Walk) -> Quest:
+        """A search with these models."""
+        exact = self.subject.kind != "asked"
+        classifier, answers = self.parts.classifier, self.subject.answers
+        return Quest(classifier, answers, exact, self.space, self.network, walk, self.data, lambda: self.chains)

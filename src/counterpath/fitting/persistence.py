@@ -1,0 +1,523 @@
+"""A model directory: `config.json`, `weights.safetensors`, and a manifest with the size and SHA-256 of both.
+
+Nothing in a model directory is ever executed or unpickled, and nothing is used before it has been verified.
+
+A save is written beside its target, synced, and moved in by two renames: the old model to the hidden sibling
+`.NAME.counterpath-old`, the new one to `NAME`. A process that is killed between the two leaves the old model, whole,
+under the hidden name only. There `load` finds it, so a kill at any moment costs nothing and needs no repair; the next
+`save` of the same name puts it back and sweeps away whatever else was left behind. A hidden sibling always holds a
+whole model: it is renamed once more before it is deleted.
+
+One process at a time may save under a name. A `load` meanwhile gets the old or the new model, or, if it began in the
+one and ended in the other, an error; never a mixture.
+"""
+
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import torch
+from safetensors import torch as safetensors
+from torch import Tensor, nn
+
+from counterpath.data.encoding import Encoder
+from counterpath.fitting.fitted import Learned
+from counterpath.fitting.train import torch_subject
+from counterpath.geometry.graph import Graph
+from counterpath.models.classifier import Classifier
+from counterpath.models.explained import Subject, TorchClassifier, asked, asked_table, differentiable, named
+from counterpath.models.flow import FlowModel
+from counterpath.models.generator import Generator
+from counterpath.models.layers import fold
+from counterpath.models.precision import RBFPrecision
+from counterpath.models.surrogate import Agreement
+from counterpath.models.vae import VAE
+from counterpath.search.method import AMBIENTS
+from counterpath.search.roadmap import Landmarks
+from counterpath.utils.errors import InputError, StoreError, choose
+from counterpath.utils.files import atomic, sync_folder
+
+FORMAT = "counterpath-model"
+VERSION = 1
+
+_CONFIG, _WEIGHTS, _MANIFEST = "config.json", "weights.safetensors", "manifest.json"
+
+
+def save(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Path:
+    """Write a model directory, whole or not at all, in place of the model of that name if there is one.
+
+    Args:
+        folder: Where; missing, empty, or a Counterpath model.
+        config: What JSON can hold, with text as keys and without NaN; tuples come back as lists.
+        tensors: Dense tensors on any device; those that share memory come back as copies.
+
+    Returns:
+        The folder, as an absolute path.
+
+    Raises:
+        InputError: If the folder holds anything else (which is left as it is), or the content would not come back.
+        OSError: If the disk is full or the like; the old model is still there.
+    """
+    folder = folder.resolve()
+    insist_replaceable(folder)
+    files = {_CONFIG: _pack_config(config), _WEIGHTS: _pack_tensors(tensors)}
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    _sweep(folder)
+    try:
+        temporary = _temporary(folder)
+        temporary.mkdir()
+        for name, content in {**files, _MANIFEST: _manifest(files)}.items():
+            _write(temporary / name, content)
+        sync_folder(temporary)
+        if not _vacant(folder):
+            folder.rename(_aside(folder))
+        temporary.rename(folder)
+        sync_folder(folder.parent)
+    finally:
+        _sweep(folder)
+    return folder
+
+
+def load(folder: Path, device: str | torch.device = "cpu") -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Verify a model directory and return its config and its tensors, on `device`.
+
+    Raises:
+        StoreError: If the folder is missing, foreign, damaged, or written by a newer version.
+    """
+    folder = folder.resolve()
+    try:
+        if _vacant(folder) and _aside(folder).is_dir():
+            folder = _aside(folder)
+        files = _read_verified(folder)
+    except OSError as error:
+        raise StoreError(
+            f"{error.filename or folder} cannot be read ({error.strerror}): check its permissions and the disk, and "
+            "that nobody else is saving to it"
+        ) from error
+    config = _unpack_config(folder / _CONFIG, files[_CONFIG])
+    tensors = _unpack_tensors(folder / _WEIGHTS, files[_WEIGHTS])
+    return config, {name: tensor.to(device) for name, tensor in tensors.items()}
+
+
+def fingerprint(folder: Path) -> str:
+    """What tells a model directory from every other one: the SHA-256 of its manifest, which has those of its files.
+
+    Raises:
+        StoreError: If the folder is missing or foreign.
+    """
+    return hashlib.sha256(_read_manifest(folder.resolve())).hexdigest()
+
+
+def insist_replaceable(folder: Path) -> None:
+    """Raise an error if `save` would refuse this folder: best called before hours of training."""
+    folder = folder.resolve()
+    if folder.exists() and (folder.samefile(".") or folder.is_mount()):
+        raise InputError(
+            f"nothing was saved: {folder} is the working directory or a mount point, and saving replaces the folder "
+            f"itself. Save to a folder inside it, for instance {folder / 'model'}"
+        )
+    if _vacant(folder):
+        return
+    try:
+        _read_manifest(folder)
+    except StoreError as error:
+        raise InputError(f"nothing was saved, to keep what is there: {error}, or a new or empty one") from error
+    others = sorted(set(os.listdir(folder)) - {_CONFIG, _WEIGHTS, _MANIFEST})
+    if others:
+        raise InputError(
+            f"nothing was saved: beside its model, {folder} holds {', '.join(others)}, which would be lost. "
+            "Move that away, or save to another folder"
+        )
+
+
+def _pack_config(config: Mapping[str, Any]) -> bytes:
+    try:
+        content = _json(dict(config))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(
+            f"the config cannot be written as JSON ({error}): use text, finite numbers, true, false, None, lists and "
+            "dicts, and put arrays among the tensors"
+        ) from error
+    _insist_text_keys(config, "the config")
+    return content
+
+
+def _insist_text_keys(value: Any, where: str) -> None:
+    """JSON would turn other keys into text without a word: {1: ...} would come back as {"1": ...}."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            if not isinstance(key, str):
+                raise InputError(f"{where} has the key {key!r}, and JSON knows only text as keys: use {str(key)!r}")
+            _insist_text_keys(inner, f"{where}[{key!r}]")
+    elif isinstance(value, list | tuple):
+        for index, inner in enumerate(value):
+            _insist_text_keys(inner, f"{where}[{index}]")
+
+
+def _pack_tensors(tensors: Mapping[str, Tensor]) -> bytes:
+    try:
+        copies = {name: _copy(tensor) for name, tensor in tensors.items()}
+        content: bytes = safetensors.save(copies)
+        safetensors.load(content)  # some names and types can be written and not be read
+    except Exception as error:
+        raise InputError(
+            f"the tensors cannot be written as safetensors ({_first_line(error)}): use dense tensors of real numbers "
+            "or booleans, under ordinary names"
+        ) from error
+    return content
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+
+
+def _unpack_config(path: Path, content: bytes) -> dict[str, Any]:
+    config = _parse(content)
+    if not isinstance(config, dict):
+        _refuse(path, "is not a JSON object", content)
+    return config
+
+
+def _unpack_tensors(path: Path, content: bytes) -> dict[str, Tensor]:
+    try:
+        tensors: dict[str, Tensor] = safetensors.load(content)
+    except Exception as error:  # the parser's, and whatever torch says to sizes and types that the parser lets pass
+        _refuse(path, f"is not a safetensors file ({_first_line(error)})", content)
+    return tensors
+
+
+def _json(value: Any) -> bytes:
+    return (json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False) + "\n").encode()
+
+
+def _parse(content: bytes) -> Any:
+    """Return what `content` holds as strict JSON, or None; no file of ours holds null."""
+
+    def refuse(constant: str) -> NoReturn:
+        raise ValueError(f"{constant} is not JSON")
+
+    try:
+        return json.loads(content.decode(), parse_constant=refuse)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+def _manifest(files: Mapping[str, bytes]) -> bytes:
+    entries = {name: {"size": len(content), "sha256": _digest(content)} for name, content in files.items()}
+    return _json({"format": FORMAT, "version": VERSION, "files": entries})
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _read_manifest(folder: Path) -> bytes:
+    """Return the manifest of a folder in our format, of whatever version."""
+    if not folder.exists():
+        raise StoreError(f"there is no folder {folder}: check the path, or save a model there first")
+    if not folder.is_dir():
+        _disown(folder, "it is not a folder")
+    path = folder / _MANIFEST
+    if not path.is_file():
+        _disown(folder, f"it has no {_MANIFEST}")
+    content = path.read_bytes()
+    manifest = _parse(content)
+    if not isinstance(manifest, dict):
+        _disown(folder, f"its {_MANIFEST} is not a JSON object{_pickle_note(content)}")
+    if manifest.get("format") != FORMAT:
+        _disown(folder, f"the format in its {_MANIFEST} is {manifest.get('format')!r} and not {FORMAT!r}")
+    return content
+
+
+def _entries(folder: Path, content: bytes) -> dict[str, dict[str, Any]]:
+    """Return what the manifest says of each file, if it is of our version and lists exactly our files."""
+    manifest = _parse(content)
+    version, entries = manifest.get("version"), manifest.get("files")
+    if type(version) is not int or version < 1:
+        _refuse(folder / _MANIFEST, f"is damaged: its version is {version!r} and not a number from 1 to {VERSION}")
+    if version > VERSION:
+        raise StoreError(
+            f"{folder} is a model of format version {version}, and this Counterpath reads up to version {VERSION}: "
+            "upgrade it with  pip install --upgrade counterpath"
+        )
+    if not isinstance(entries, dict) or list(entries) != [_CONFIG, _WEIGHTS]:
+        listed = list(entries) if isinstance(entries, dict) else entries
+        _refuse(folder / _MANIFEST, f"is damaged: it lists {listed!r} and not {_CONFIG} and {_WEIGHTS}")
+    for name, entry in entries.items():
+        if not isinstance(entry, dict) or set(entry) != {"size", "sha256"}:
+            _refuse(folder / _MANIFEST, f"is damaged: it says {entry!r} of {name} and not its size and sha256")
+    return entries
+
+
+def _read_verified(folder: Path) -> dict[str, bytes]:
+    """Return the very bytes that were verified, so that nobody can exchange a file before it is used."""
+    manifest = _read_manifest(folder)
+    files = {}
+    for name, entry in _entries(folder, manifest).items():
+        path = folder / name
+        if not path.is_file():
+            _refuse(path, "is missing")
+        content = files[name] = path.read_bytes()
+        if len(content) != entry["size"]:
+            _refuse(path, f"is truncated or damaged: {len(content)} bytes instead of {entry['size']!r}", content)
+        if _digest(content) != entry["sha256"]:
+            _refuse(path, "is damaged: its SHA-256 is not the one in the manifest", content)
+    if _manifest(files) != manifest:
+        _refuse(folder / _MANIFEST, "is damaged: it is not as it was written")
+    return files
+
+
+def _disown(folder: Path, reason: str) -> NoReturn:
+    raise StoreError(f"{folder} is not a Counterpath model ({reason}): choose a folder that Counterpath saved")
+
+
+def _refuse(path: Path, reason: str, content: bytes = b"") -> NoReturn:
+    advice = "restore the model directory from a copy, or save the model again"
+    raise StoreError(f"{path} {reason}{_pickle_note(content)}: {advice}")
+
+
+def _pickle_note(content: bytes) -> str:
+    """Say so if `content` is a pickle or a zip archive, as `torch.save` writes them.
+
+    The length of a safetensors header can look like the first bytes of a pickle; but its ninth byte is a brace.
+    """
+    marked = re.match(rb"PK\x03\x04|\x80[\x02-\x05]", content) and content[8:9] != b"{"
+    return " (it looks like a pickle, and pickles are never loaded)" if marked else ""
+
+
+def _vacant(folder: Path) -> bool:
+    """Whether nothing, or an empty folder, is there."""
+    try:
+        return not os.listdir(folder)
+    except FileNotFoundError:
+        return True
+    except NotADirectoryError:
+        return False
+
+
+def _aside(folder: Path) -> Path:
+    """Where the old model waits while the new one is moved in."""
+    return folder.with_name(f".{folder.name}.counterpath-old")
+
+
+def _temporary(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.counterpath-new-{secrets.token_hex(4)}")
+
+
+def _sweep(folder: Path) -> None:
+    """Put the old model back if no new one has come, and remove what saves of this name left behind."""
+    aside = _aside(folder)
+    if aside.exists():
+        aside.rename(folder if _vacant(folder) else _temporary(folder))
+    ours = re.compile(rf"\.{re.escape(folder.name)}\.counterpath-new-[0-9a-f]{{8}}")
+    for leftover in [path for path in folder.parent.iterdir() if ours.fullmatch(path.name)]:
+        shutil.rmtree(leftover)
+
+
+def _write(path: Path, content: bytes) -> None:
+    with atomic(path) as temporary:
+        temporary.write_bytes(content)
+
+
+M = TypeVar("M", bound=nn.Module)
+
+_PROBES = 64
+_CLOSE = 1e-4
+
+
+def pack(learned: Learned) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Everything that was learned, as JSON and tensors."""
+    subject, space = learned.subject, learned.generator
+    tensors = {"rows": learned.rows, "held_out": learned.held_out, "answers": learned.answers}
+    config: dict[str, Any] = {
+        "encoder": learned.encoder.to_json(),
+        "classes": list(subject.classes),
+        "subject": {"kind": subject.kind, "name": subject.name},
+        "space": {"centers": len(space.precision.centers), "zeta": space.precision.zeta, "latent": space.latent},
+        "flow": learned.flow is not None,
+        "roads": {"ambient": learned.ambient, "priced": learned.priced, "graph": learned.graph is not None},
+    }
+    if subject.kind != "torch":
+        config["subject"]["agreement"] = subject.agreement and asdict(subject.agreement)
+        tensors |= _state("classifier", subject.classifier)
+    else:
+        assert isinstance(subject.classifier, TorchClassifier)
+        config["subject"]["layer"] = subject.classifier.asked
+    if isinstance(space, Generator):
+        config["space"] |= {"kind": "own", "name": named(space.autoencoder)}
+        tensors |= _state("space", space.precision)
+    else:
+        config["space"] |= {"kind": "vae", **_shape(space)}
+        tensors |= _state("space", space)
+    if learned.landmarks is not None:
+        tensors |= {f"landmarks.{name}": getattr(learned.landmarks, name) for name in ("x", "z", "answers")}
+    if learned.graph is not None:
+        tensors |= {f"graph.{name}": getattr(learned.graph, name) for name in ("ends", "weight", "bridge")}
+        tensors["graph.ends"] = tensors["graph.ends"].int()
+    if learned.flow is not None:
+        tensors |= _state("flow", learned.flow)
+    return config, tensors
+
+
+def unpack(
+    config: Mapping[str, Any], tensors: Mapping[str, Tensor], *, model: Any, generator: Any, device: torch.device
+) -> Learned:
+    """The value that `pack` packed.
+
+    Args:
+        config: The JSON.
+        tensors: The tensors.
+        model: The user's model under explanation, if it was one.
+        generator: The user's generator, if it was one.
+        device: Where to compute.
+    """
+    with fitting_together():
+        tensors = {name: tensor.to(device) for name, tensor in tensors.items()}
+        encoder = Encoder.from_json(config["encoder"])
+        space = _space(config["space"], encoder, tensors, generator)
+        subject = _subject(config, encoder, tensors, model)
+        flow = _filled(FlowModel(encoder.width), "flow", tensors) if config["flow"] else None
+        landmarks = Landmarks(*(tensors[f"landmarks.{name}"] for name in ("x", "z", "answers")))
+        rows, held_out, answers = tensors["rows"], tensors["held_out"].bool(), tensors["answers"]
+        roads = config["roads"]
+        graph = _graph(len(landmarks.z), tensors) if roads["graph"] else None
+        learned = Learned(
+            encoder,
+            subject,
+            space,
+            flow,
+            rows,
+            held_out,
+            answers,
+            landmarks,
+            graph,
+            choose("ambient", roads["ambient"], dict.fromkeys(AMBIENTS, roads["ambient"])),
+            roads["priced"],
+        )
+    if subject.kind != "own":
+        _insist_same(learned, model)
+    return learned
+
+
+def plain_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """An explainer's parameters, as JSON: labels need not be text there, so their weights are a list of pairs."""
+    weights = parameters["class_weight"]
+    pairs = [[label, weight] for label, weight in weights.items()] if isinstance(weights, Mapping) else weights
+    return {**parameters, "class_weight": pairs}
+
+
+def parameters_of(plain: Mapping[str, Any], device: str) -> dict[str, Any]:
+    """The parameters that `plain_parameters` made plain, for another device."""
+    weights = plain["class_weight"]
+    weights = dict(weights) if isinstance(weights, list) else weights
+    return {**plain, "device": device, "hidden": tuple(plain["hidden"]), "class_weight": weights}
+
+
+@contextmanager
+def fitting_together() -> Iterator[None]:
+    """Tell what is missing, or has the wrong shape, as an error of the files."""
+    try:
+        yield
+    except (KeyError, TypeError, RuntimeError) as error:
+        raise StoreError(
+            f"config.json and weights.safetensors do not fit together ({error}): save the model again"
+        ) from error
+
+
+def _subject(config: Mapping[str, Any], encoder: Encoder, tensors: Mapping[str, Tensor], model: Any) -> Subject:
+    told, classes = config["subject"], tuple(config["classes"])
+    if told["kind"] == "own":
+        if model is not None:
+            raise InputError("this explainer was fitted without a model of yours; load it without model=")
+        classifier = _classifier(encoder, classes, tensors)
+        return Subject("own", told["name"], classes, differentiable(fold(classifier)), classifier)
+    if model is None:
+        raise InputError(
+            f"this explainer explains a model of yours, {told['name']}, which is not stored with it: load(…, model=…)"
+        )
+    rows = tensors["rows"]
+    if told["kind"] == "torch":
+        subject = torch_subject(model, rows, told["layer"], told["name"], classes)
+    else:
+        agreement = told["agreement"] and Agreement(**told["agreement"])
+        classifier = _classifier(encoder, classes, tensors)
+        table = asked_table(model, encoder)
+        subject = Subject("asked", told["name"], classes, asked(model, encoder), classifier, agreement, table)
+    return subject
+
+
+def _insist_same(learned: Learned, model: Any) -> None:
+    """Raise an error unless a user's model answers as it did when the explainer was fitted."""
+    probe, expected = learned.subject.answers(learned.rows[:_PROBES]), learned.answers[:_PROBES]
+    if probe.shape != expected.shape or bool(((probe - expected).abs() > _CLOSE).any()):
+        raise InputError(
+            f"the given model ({named(model)}) answers otherwise than {learned.subject.name}, for which this explainer "
+            "was fitted: give that model, or fit an explainer for this one"
+        )
+
+
+def _space(
+    config: Mapping[str, Any], encoder: Encoder, tensors: Mapping[str, Tensor], generator: Any
+) -> VAE | Generator:
+    if config["kind"] == "vae":
+        if generator is not None:
+            raise InputError("this explainer was fitted without a generator of yours; load it without generator=")
+        vae = VAE(
+            encoder.width,
+            config["latent"],
+            told=True,
+            held=encoder.columns(*encoder.schema.immutable),
+            hidden=tuple(config["hidden"]),
+            output=config["output"],
+            blocks=encoder.blocks,
+            centers=config["centers"],
+            zeta=config["zeta"],
+        )
+        return _filled(vae, "space", tensors)
+    if generator is None:
+        raise InputError(
+            f"this explainer searches in a generator of yours, {config['name']}, which is not stored with it: "
+            "load(…, generator=…)"
+        )
+    category = encoder.categorical if bool(encoder.categorical.any()) else None
+    space = Generator(generator, tensors["rows"], centers=config["centers"], category=category, zeta=config["zeta"])
+    precision = RBFPrecision(space.latent, encoder.width, config["centers"], zeta=config["zeta"])
+    space.precision = _filled(precision, "space", tensors)
+    return space.to(tensors["rows"])
+
+
+def _graph(count: int, tensors: Mapping[str, Tensor]) -> Graph:
+    return Graph(count, tensors["graph.ends"].long(), tensors["graph.weight"], tensors["graph.bridge"].bool())
+
+
+def _shape(vae: VAE) -> dict[str, Any]:
+    widths = [layer.out_features for layer in vae.encoder if isinstance(layer, nn.Linear)][:-1]
+    return {"hidden": widths, "output": vae.output}
+
+
+def _classifier(encoder: Encoder, classes: tuple[Any, ...], tensors: Mapping[str, Tensor]) -> Classifier:
+    width = len(tensors["classifier.head.weight"][0])
+    return _filled(Classifier(encoder.width, width, len(classes)), "classifier", tensors)
+
+
+def _state(name: str, module: Any) -> dict[str, Tensor]:
+    return {f"{name}.{key}": value for key, value in module.state_dict().items()}
+
+
+def _filled(module: M, name: str, tensors: Mapping[str, Tensor]) -> M:
+    """A module with its stored weights, frozen, in evaluation mode."""
+    weights = {key.removeprefix(f"{name}."): value for key, value in tensors.items() if key.startswith(f"{name}.")}
+    module.load_state_dict(weights)
+    return module.to(tensors["rows"]).eval().requires_grad_(False)

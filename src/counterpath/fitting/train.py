@@ -1,0 +1,334 @@
+"""Learn from a table all that explanations need: a space to search in, and a classifier to follow."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from counterpath.data.encoding import Encoder
+from counterpath.fitting.fitted import Learned
+from counterpath.models.classifier import Classifier, fit_classifier
+from counterpath.models.explained import (
+    Labelled,
+    Labels,
+    Subject,
+    TorchClassifier,
+    asked,
+    asked_table,
+    classes_of,
+    differentiable,
+    is_torch,
+    named,
+)
+from counterpath.models.flow import FlowModel, fit_flow
+from counterpath.models.generator import Autoencoder, Generator, draw
+from counterpath.models.latent import given
+from counterpath.models.layers import fold, settle
+from counterpath.models.surrogate import Agreement, Answers, Lesson, agreement, fit_surrogate, mistakes
+from counterpath.models.training import Run
+from counterpath.models.vae import OUTPUTS, VAE, VAETraining, fit_uncertainty, fit_vae
+from counterpath.search.feasible import Scope
+from counterpath.search.method import METHODS, Parts
+from counterpath.search.objective import Wanted
+from counterpath.search.problem import Quest, Walk
+from counterpath.search.roadmap import Landmarks, Network
+from counterpath.utils.errors import InputError, choose
+
+_MOST_HELD_OUT = 4000
+_HELD_OUT = 0.1
+_FEW = 20
+_MOST_DRAWN = 20_000
+_VISITORS = 400
+_VISITS = 60
+_ROUNDS = 2
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large the models are and how long they are trained; "auto" follows the table.
+
+    Attributes:
+        latent: Width of a code: 5, as in the paper, up to 15 features; a third of the features beyond, at most 16.
+        hidden: Widths of the encoder's hidden layers.
+        centers: RBF centres of the uncertainty: one for every twenty rows, from 10 to 200.
+        epochs: For encoder and mean: about 4,000 optimiser steps, from 20 to 400 epochs.
+        number: How the decoder ends for numbers, "sigmoid" or "linear".
+    """
+
+    latent: int | str = "auto"
+    hidden: tuple[int, ...] = (512, 256)
+    centers: int | str = "auto"
+    epochs: int | str = "auto"
+    number: str = "sigmoid"
+
+    def __post_init__(self) -> None:
+        for name in ("latent", "centers", "epochs"):
+            value = getattr(self, name)
+            if value != "auto" and (isinstance(value, bool | str) or value < 1):
+                raise InputError(f"{name} is {value!r}; expected a whole number from 1, or 'auto'")
+        if not self.hidden or min(self.hidden) < 1:
+            raise InputError(f"hidden is {self.hidden!r}; expected widths of layers, for instance (512, 256)")
+        choose("way to decode numbers", self.number, OUTPUTS)
+
+
+def hold_out(count: int, seed: int, labels: np.ndarray | None = None) -> Tensor:
+    """Which of `count` rows are kept from training: a tenth, at most 4,000; none of fewer than 200 rows.
+
+    Rows of a class with fewer than 20 rows are not: training needs them.
+    """
+    held_out = torch.zeros(count, dtype=torch.bool)
+    if count >= 200:
+        order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+        held_out[order[: min(_MOST_HELD_OUT, int(_HELD_OUT * count))]] = True
+    if labels is not None:
+        held_out &= torch.from_numpy(np.bincount(labels)[labels] >= _FEW)
+    return held_out
+
+
+def learn_space(
+    rows: Tensor, encoder: Encoder, sizes: Sizes, run: Run, own: Autoencoder | None = None
+) -> VAE | Generator:
+    """Fit a VAE to the rows, which can be told any features, or our uncertainty to a user's own generator."""
+    batch, epochs = schedule(len(rows), 4000)
+    epochs = epochs if isinstance(sizes.epochs, str) else sizes.epochs
+    training = VAETraining(
+        mean_epochs=epochs,
+        std_epochs=max(2, math.ceil(epochs / 8)),
+        batch_size=batch,
+        std_learning_rate=0.01,
+    )
+    different = len(torch.unique(rows, dim=0))
+    if different < 2:
+        raise InputError("all training rows are equal: there is nothing that could change")
+    centers = sizes.centers if isinstance(sizes.centers, int) else min(200, max(10, len(rows) // 20))
+    if len(encoder.schema.immutable) == len(encoder.schema):
+        raise InputError("all features are immutable: there is nothing that could change")
+    if own is not None:
+        model = Generator(own, rows, centers=centers, category=_categories(encoder, rows))
+        fit_uncertainty(model, rows, training=training, run=run)
+        return model
+    return fit_vae(
+        rows,
+        _latent(sizes.latent, len(encoder.schema)),
+        features=encoder.layout,
+        held=encoder.columns(*encoder.schema.immutable),
+        hidden=sizes.hidden,
+        output=sizes.number,
+        blocks=encoder.blocks,
+        centers=min(centers, different),
+        training=training,
+        run=run,
+    )
+
+
+def learn_classifier(
+    rows: Tensor, labels: np.ndarray, classes: int, weights: tuple[float, ...] | None, run: Run
+) -> Classifier:
+    """Train the classifier under explanation ourselves, longer and with less decay than the paper does."""
+    batch, epochs = schedule(len(rows), 1500)
+    y = torch.from_numpy(labels).to(rows.device)
+    target = y.to(rows.dtype) if classes == 2 else torch.nn.functional.one_hot(y, classes).to(rows.dtype)
+    classifier = fit_classifier(
+        rows,
+        target,
+        epochs=epochs,
+        batch_size=batch,
+        learning_rate=3e-4,
+        weight_decay=1e-4,
+        class_weights=weights,
+        run=run,
+    )
+    settle(classifier, rows)
+    return classifier
+
+
+def learn_surrogate(
+    model: Any,
+    classes: Labels,
+    space: VAE | Generator,
+    encoder: Encoder,
+    rows: Tensor,
+    held_out: Tensor,
+    run: Run,
+) -> Subject:
+    """Distil a model that can only be asked: from training rows, from drawn rows, and from rows that searches visit.
+
+    A search goes where the surrogate promises most, which is where it is most likely to be wrong. So it learns again
+    from the rows that searches visited and on which the two disagreed, twice.
+    """
+    answers, trained = asked(model, encoder), rows[~held_out]
+    count = min(_MOST_DRAWN, max(1000, len(rows)))
+    drawn, unseen = encoder.round(draw(space, trained, 2 * count, seed=run.seed)).chunk(2)
+    lesson = Lesson(trained, answers(trained)) + Lesson(drawn, answers(drawn))
+    test = rows[held_out] if bool(held_out.any()) else rows
+    checks = [Lesson(x, answers(x)) for x in (test, unseen[:_MOST_HELD_OUT])]
+    surrogate = fit_surrogate(lesson, run=run)
+    for again in range(_ROUNDS):
+        visited = _visited(surrogate, answers, space, encoder, trained, run.seed + again)
+        lesson = lesson + mistakes(surrogate, visited)
+        surrogate = fit_surrogate(lesson, run=run, name=f"surrogate again {again + 1}")
+    visited = _visited(surrogate, answers, space, encoder, trained, run.seed + _ROUNDS)
+    agreed = Agreement(*(agreement(surrogate, check) for check in (*checks, visited)))
+    return Subject("asked", named(model), classes, answers, surrogate, agreed, asked_table(model, encoder))
+
+
+def _visited(
+    surrogate: Classifier, answers: Answers, space: VAE | Generator, encoder: Encoder, rows: Tensor, seed: int
+) -> Lesson:
+    """Rows that searches from a few training rows to any other class visit, as long as the surrogate is followed."""
+    parts = Parts[Any, Any](surrogate, space).folded()
+    assert parts.vae is not None
+    told = differentiable(surrogate)
+    quest = Quest(parts.classifier, told, True, parts.vae, None, Walk(steps=_VISITS))
+    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))[:_VISITORS]
+    start = rows[order.to(rows.device)]
+    now, method = told(start).argmax(-1), METHODS["rsgd"](parts)
+    seen = [
+        quest.pursue(method, Scope.of(encoder, start[now == place]), Wanted(place, other=True, confidence=0.7)).x
+        for place in now.unique().tolist()
+    ]
+    x = torch.unique(torch.cat(seen), dim=0)
+    return Lesson(x, answers(x))
+
+
+def with_roads(learned: Learned, seed: int) -> Learned:
+    """The same with landmarks and the graph on them.
+
+    Landmarks are training rows as they are decoded: different ones, at most 20,000 of them drawn at random, and of each
+    class the rows that the model is surest of, so that a high confidence has goals, too.
+    """
+    landmarks = Landmarks.of(learned.space, learned.encoder.round, learned.rows, learned.answers, learned.ask, seed)
+    learned = replace(learned, landmarks=landmarks)
+    if len(learned.encoder.schema.immutable) and given(learned.space, learned.rows[:1]) is not None:
+        return learned  # nobody keeps nothing
+    told = given(learned.space, landmarks.x[:1])
+    return replace(learned, graph=Network.laid(learned.terrain, landmarks, told, seed).graph)
+
+
+def learn_flow(rows: Tensor, run: Run) -> FlowModel:
+    """Fit a normalizing flow to the rows, with a little noise: most features are discrete."""
+    batch, epochs = schedule(len(rows), 2000)
+    noise = 0.01 * torch.randn(rows.shape, generator=torch.Generator().manual_seed(run.seed)).to(rows)
+    return fit_flow(rows + noise, epochs=epochs, batch_size=batch, run=run)
+
+
+def torch_subject(module: Any, rows: Tensor, layer: str | None, name: str, classes: Labels | None) -> Subject:
+    """A user's torch module as the model under explanation."""
+    classifier = TorchClassifier(module, rows, layer)
+    labels = tuple(range(classifier.classes)) if classes is None else classes
+    if len(labels) != classifier.classes:
+        raise InputError(
+            f"{name} tells {classifier.classes} classes apart, but the target column has {len(labels)}: "
+            f"{', '.join(map(repr, labels))}"
+        )
+    return Subject("torch", name, labels, differentiable(classifier), classifier)
+
+
+def class_weights(choice: str | Mapping[Any, float] | None, classes: Labels, labels: np.ndarray) -> tuple[float, ...]:
+    """How much an error on each class weighs: the same, as scikit-learn's "balanced", or as given."""
+    if choice is None:
+        return (1.0,) * len(classes)
+    if choice == "balanced":
+        counts = np.bincount(labels, minlength=len(classes))
+        return tuple(float(weight) for weight in len(labels) / (len(classes) * counts))
+    if isinstance(choice, str) or set(choice) - set(classes):
+        raise InputError(f"class_weight is {choice!r}; expected None, 'balanced' or weights for {list(classes)!r}")
+    return tuple(float(choice.get(label, 1.0)) for label in classes)
+
+
+def schedule(rows: int, steps: int, largest: int = 512) -> tuple[int, int]:
+    """A batch size, and how many epochs make about so many optimiser steps; from 20 to 400 of them."""
+    batch = min(largest, max(16, rows // 8))
+    return batch, min(400, max(20, round(steps * batch / rows)))
+
+
+def _latent(latent: int | str, features: int) -> int:
+    if isinstance(latent, int):
+        return latent
+    return max(1, min(features, 5 if features <= 15 else min(16, features // 3)))
+
+
+def _categories(encoder: Encoder, rows: Tensor) -> Tensor | None:
+    return encoder.categorical.to(rows.device) if bool(encoder.categorical.any()) else None
+
+
+@dataclass(frozen=True)
+class Lessons:
+    """What is to be learned, and how.
+
+    Attributes:
+        model: The model under explanation; None to train a classifier.
+        generator: A user's own generator, instead of our VAE.
+        method: How explanations will be searched for; "flow" needs a flow.
+        class_weight: Of the classifier.
+        representation: The layer of a torch model that is its representation.
+        sizes: Of the models.
+        run: Seed, checkpoints and progress of their training.
+        ambient: What `geodesic` measures steps by.
+        priced: Whether it prices them by the uncertainty, too.
+    """
+
+    model: Any
+    generator: Autoencoder | None
+    method: str
+    class_weight: str | Mapping[Any, float] | None
+    representation: str | None
+    sizes: Sizes
+    run: Run
+    ambient: str = "data"
+    priced: bool = True
+
+
+def learn(lessons: Lessons, encoder: Encoder, rows: Float[Tensor, "n D"], labelled: Labelled | None) -> Learned:
+    """Learn from encoded training rows and, if there are any, their labels."""
+    model, run = lessons.model, lessons.run
+    classes = _classes(lessons, encoder, rows, labelled and labelled[0])  # before anything is trained
+    held_out = hold_out(len(rows), run.seed, labelled and labelled[1]).to(rows.device)
+    trained = rows[~held_out]
+    space = learn_space(trained, encoder, lessons.sizes, run, lessons.generator)
+    if labelled is not None and model is None:
+        weights = class_weights(lessons.class_weight, classes, labelled[1])
+        kept = labelled[1][~held_out.cpu().numpy()]
+        classifier = learn_classifier(trained, kept, len(classes), weights, run)
+        subject = Subject("own", "Counterpath's classifier", classes, differentiable(fold(classifier)), classifier)
+    elif is_torch(model):
+        subject = torch_subject(model, rows, lessons.representation, named(model), classes)
+    else:
+        subject = learn_surrogate(model, classes, space, encoder, rows, held_out, run)
+    flow = learn_flow(trained, run) if lessons.method == "flow" else None
+    learned = Learned(
+        encoder,
+        subject,
+        space,
+        flow,
+        rows,
+        held_out,
+        subject.answers(rows),
+        ambient=lessons.ambient,
+        priced=lessons.priced,
+    )
+    return with_roads(learned, run.seed)
+
+
+def labels_for(learned: Learned, labelled: Labelled | None) -> Tensor | None:
+    """The labels of the training rows as the model's classes; None if there are none, or they are others."""
+    if labelled is None or len(labelled[0]) != len(learned.subject.classes):
+        return None
+    return torch.from_numpy(labelled[1]).to(learned.rows.device)
+
+
+def _classes(lessons: Lessons, encoder: Encoder, rows: Float[Tensor, "n D"], labels: Labels | None) -> Labels:
+    """The classes of the model under explanation; it is tried on a row, or all rows, to see that it works."""
+    model = lessons.model
+    if model is None:
+        if labels is None:
+            raise InputError("without a model to explain, fit needs the labels: target='column'")
+        return labels
+    if is_torch(model):
+        return torch_subject(model, rows, lessons.representation, named(model), labels).classes
+    return classes_of(model, asked(model, encoder)(rows[:1]).shape[-1], labels)

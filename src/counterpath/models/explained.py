@@ -1,0 +1,336 @@
+"""The model under explanation: ours, a torch module, or anything that can be asked for probabilities."""
+
+import copy
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from counterpath.data.encoding import Encoder
+from counterpath.models.classifier import Classifier, Differentiable, probabilities
+from counterpath.models.surrogate import Agreement
+from counterpath.utils.blocks import map_blocks
+from counterpath.utils.errors import CounterpathWarning, InputError
+
+_PROBE = 64
+_EDGE = 1e-7
+
+
+class TorchClassifier(nn.Module):
+    """A torch module on encoded rows, and the layer of it that is taken as the representation h.
+
+    The module returns logits: one number a row (the log odds of the second class) or one a class; log probabilities are
+    logits, too. A module that ends in Sigmoid or Softmax, or whose K outputs sum to 1, is taken to return probabilities
+    and turned back into logits. It is copied, frozen and used in evaluation mode.
+
+    Args:
+        module: The user's module.
+        rows: Some encoded rows, to see what it returns.
+        layer: Name of the layer, as in `named_modules`, whose output is the representation; by default what goes into
+            the last linear layer.
+
+    Attributes:
+        layer: In words, which representation is used.
+        asked: The layer that was asked for by name; None for none.
+        classes: How many classes it tells apart.
+    """
+
+    def __init__(self, module: nn.Module, rows: Tensor, layer: str | None = None) -> None:
+        super().__init__()
+        self.module = copy.deepcopy(module).to(rows).eval().requires_grad_(False)
+        calls = _calls(self.module, rows[:_PROBE])
+        with torch.no_grad():
+            outputs = _checked(self.module(rows), rows)
+        self.kind = _kind(outputs, calls[-1] if calls else None)
+        self.asked = layer
+        self.classes = 2 if outputs.ndim == 1 else outputs.shape[-1]
+        self.representation, self.layer = _representation(self.module, calls, layer)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The log odds of the second class `(n,)`, or one logit a class `(n, K)`."""
+        out = _flat(self.module(x))
+        if self.kind == "logits":
+            return out
+        return torch.logit(out, _EDGE) if out.ndim == 1 else out.clamp_min(_EDGE).log()
+
+
+def _checked(out: Any, rows: Tensor) -> Tensor:
+    if not isinstance(out, Tensor) or out.ndim not in (1, 2) or len(out) != len(rows):
+        given = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
+        raise InputError(
+            f"the torch model maps rows {tuple(rows.shape)} to {given}; expected one logit a row, or one for each class"
+        )
+    if not out.isfinite().all():
+        raise InputError("the torch model returns values that are not finite on the training rows")
+    return _flat(out)
+
+
+def _flat(out: Tensor) -> Tensor:
+    return out[:, 0] if out.ndim == 2 and out.shape[-1] == 1 else out
+
+
+class _Captured(nn.Module):
+    """What goes into a layer, or comes out of it, when the module runs."""
+
+    def __init__(self, module: nn.Module, layer: nn.Module, *, before: bool) -> None:
+        super().__init__()
+        self.module, self.layer, self.before = module, layer, before
+
+    def forward(self, x: Tensor) -> Tensor:
+        seen: list[Tensor] = []
+        hook = self.layer.register_forward_hook(lambda _, given, out: seen.append(given[0] if self.before else out))
+        try:
+            self.module(x)
+        finally:
+            hook.remove()
+        return seen[-1].flatten(1)
+
+
+def _calls(module: nn.Module, rows: Tensor) -> list[nn.Module]:
+    """The layers without parts of their own, in the order in which they run."""
+    order: list[nn.Module] = []
+    leaves = [part for part in module.modules() if not list(part.children())]
+    hooks = [part.register_forward_hook(lambda part, *_: order.append(part)) for part in leaves]
+    try:
+        with torch.no_grad():
+            module(rows)
+    except (RuntimeError, TypeError) as error:
+        raise InputError(
+            f"the torch model cannot be run on encoded rows of {rows.shape[-1]} columns ({error}); "
+            "it must take what Encoder.fit(table, schema).encode(table) gives"
+        ) from error
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return order
+
+
+def _kind(outputs: Tensor, last: nn.Module | None) -> str:
+    if isinstance(last, nn.Sigmoid | nn.Softmax):
+        return "probabilities"
+    inside = bool(((outputs >= 0) & (outputs <= 1)).all())
+    if outputs.ndim == 2 and inside and bool(((outputs.sum(-1) - 1).abs() < 1e-4).all()):
+        return "probabilities"
+    if outputs.ndim == 1 and inside:
+        warnings.warn(
+            "the torch model's outputs all lie between 0 and 1, and are taken to be log odds; if they are "
+            "probabilities, let the module end in torch.nn.Sigmoid",
+            CounterpathWarning,
+            stacklevel=4,
+        )
+    return "logits"
+
+
+def _representation(module: nn.Module, calls: list[nn.Module], layer: str | None) -> tuple[nn.Module, str]:
+    if layer is not None:
+        parts: dict[str, Any] = dict(module.named_modules())
+        if layer not in parts or not layer:
+            names = ", ".join(name for name in parts if name)
+            raise InputError(f"the torch model has no layer {layer!r}; choose one of: {names}")
+        return _Captured(module, parts[layer], before=False), f"the output of the layer {layer!r}"
+    linear = [part for part in calls if isinstance(part, nn.Linear)]
+    if not linear:
+        raise InputError("the torch model has no linear layer to take the representation from: name a layer")
+    words = f"the input of the last linear layer, {next(n for n, p in module.named_modules() if p is linear[-1])!r}"
+    if isinstance(module, nn.Sequential) and linear[-1] in list(module):
+        return module[: list(module).index(linear[-1])], words  # closed-form Jacobians where the layers have them
+    return _Captured(module, linear[-1], before=True), words
+
+
+Labels = tuple[Any, ...]
+Labelled = tuple[Labels, NDArray[np.int64]]
+"""The classes, and the place of every row's label among them."""
+_MOST_CLASSES = 50
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model under explanation, as the search sees it.
+
+    Attributes:
+        kind: "own" (we trained it), "torch" (a user's module) or "asked" (a user's model that can only be asked).
+        name: What it is, for people and for the model directory.
+        classes: The labels, in the order of the probabilities.
+        answers: Legal encoded rows to the probability of every class, by the model itself.
+        classifier: What the search follows downhill: the model itself, or its surrogate.
+        agreement: How well a surrogate agrees with the model.
+        table: As `answers`, for a table of rows exactly as they were given; None if the model sees encoded rows only.
+    """
+
+    kind: str
+    name: str
+    classes: Labels
+    answers: Callable[[Tensor], Tensor]
+    classifier: Differentiable
+    agreement: Agreement | None = None
+    table: Callable[[pd.DataFrame], NDArray[np.float64]] | None = None
+
+    def about(self, frame: pd.DataFrame, x: Float[Tensor, "n D"]) -> Float[Tensor, "n K"]:
+        """What the model itself says about rows of a table, which are encoded as `x`.
+
+        Encoding is exact to 6e-8 of a range only, and the trees of a forest split at the very numbers of their rows.
+        """
+        if self.table is None or not len(frame):
+            return self.answers(x)
+        return torch.from_numpy(self.table(frame)).to(x.device)
+
+    def index(self, label: Any) -> int:
+        """The place of a label; text that reads like one of them, as a command line gives it, will do."""
+        if label in self.classes:
+            return self.classes.index(label)
+        names = [str(name) for name in self.classes]
+        if str(label) in names:
+            return names.index(str(label))
+        known = ", ".join(repr(name) for name in self.classes)
+        raise InputError(f"the target class {label!r} does not exist; choose one of: {known}, or 'other'")
+
+
+@dataclass(frozen=True)
+class _Blockwise:
+    """What `differentiable` returns."""
+
+    classifier: Differentiable
+
+    @property
+    def never_waits(self) -> bool:
+        """Whether asking never waits for the device: so it is with our classifier, while a user's may do anything."""
+        return isinstance(self.classifier, Classifier)
+
+    @torch.no_grad()
+    def __call__(self, x: Float[Tensor, "n D"]) -> Float[Tensor, "n K"]:
+        return map_blocks(lambda rows: probabilities(self.classifier(rows)), x)
+
+
+def differentiable(classifier: Differentiable) -> Callable[[Tensor], Tensor]:
+    """Encoded rows to the probability of every class, by a torch classifier, in blocks of one shape."""
+    return _Blockwise(classifier)
+
+
+def asked(model: Any, encoder: Encoder) -> Callable[[Tensor], Tensor]:
+    """Legal encoded rows to the probability of every class, by a model that takes tables."""
+    return partial(_ask_encoded, model, encoder)
+
+
+def asked_table(model: Any, encoder: Encoder) -> Callable[[pd.DataFrame], NDArray[np.float64]]:
+    """Rows of a table, exactly as they are, to the probability of every class."""
+    return lambda frame: ask(model, encoder.arranged(frame))
+
+
+def _ask_encoded(model: Any, encoder: Encoder, x: Float[Tensor, "n D"]) -> Float[Tensor, "n K"]:
+    if len(x) == 0:
+        return _ask_encoded(model, encoder, encoder.round(x.new_zeros(1, encoder.width)))[:0]
+    return torch.from_numpy(ask(model, encoder.decode(x))).to(x.device)
+
+
+def ask(model: Any, frame: pd.DataFrame) -> NDArray[np.float64]:
+    """The probabilities `(n, K)` that a model gives the rows of a table; one number a row is that of the second class.
+
+    Raises:
+        InputError: It cannot be asked, or what it answers are not probabilities.
+    """
+    given = question(model)(frame)
+    try:
+        answer = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"{named(model)} answers with what are not probabilities ({error}): use predict_proba, not predict"
+        ) from error
+    if answer.ndim == 2 and answer.shape[1] == 1:
+        answer = answer[:, 0]
+    if answer.ndim == 1:
+        answer = np.column_stack([1 - answer, answer])
+    if answer.ndim != 2 or len(answer) != len(frame):
+        raise InputError(
+            f"{named(model)} answers {len(frame)} rows with an array of shape {np.shape(given)}; expected one "
+            "probability for each row, or one for each row and class"
+        )
+    if not np.isfinite(answer).all() or answer.min() < -1e-6 or np.abs(answer.sum(1) - 1).max() > 1e-3:
+        raise InputError(
+            f"{named(model)} answers with numbers that are not probabilities (from {answer.min():g} to "
+            f"{answer.max():g}); expected numbers from 0 to 1 that sum to 1: use predict_proba, not predict"
+        )
+    return answer
+
+
+def question(model: Any) -> Callable[[pd.DataFrame], Any]:
+    """What to call with a table: `predict_proba`, or the model itself."""
+    method = getattr(model, "predict_proba", None)
+    if callable(method) and not isinstance(model, type):
+        return method  # type: ignore[no-any-return]
+    if callable(model) and not isinstance(model, type):
+        return model  # type: ignore[no-any-return]
+    raise InputError(
+        f"{model!r} cannot be asked for probabilities; expected a torch module on encoded rows, an object with "
+        "predict_proba(DataFrame), or a function DataFrame -> probabilities"
+    )
+
+
+def named(model: Any) -> str:
+    """The full name of a model's type, or of a function."""
+    kind = model if hasattr(model, "__qualname__") else type(model)
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def is_torch(model: Any) -> bool:
+    """Whether a model is asked with tensors."""
+    return isinstance(model, nn.Module)
+
+
+def labels_of(column: pd.Series) -> Labelled:
+    """The classes in a column of labels, sorted, and the place of every row's label among them.
+
+    Raises:
+        InputError: A label is missing, there is only one class, or these are measurements and not labels.
+    """
+    missing = column.isna().to_numpy()
+    if missing.any():
+        row = column.index[int(missing.argmax())]
+        raise InputError(f"target column {column.name!r}, row {row}: the label is missing; drop the row")
+    values = [value.item() if isinstance(value, np.generic) else value for value in column.to_list()]
+    strange = [value for value in values if not isinstance(value, str | bool | int | float)]
+    if strange:
+        raise InputError(
+            f"target column {column.name!r} has labels like {strange[0]!r}, which is {type(strange[0]).__name__}; "
+            "expected text, numbers or truth values: try .astype(str)"
+        )
+    classes = sorted(set(values), key=lambda value: (str(type(value)), value))
+    if len(classes) < 2:
+        raise InputError(
+            f"target column {column.name!r} has one class only, {classes[0]!r}: there is no other decision to explain"
+            if classes
+            else f"target column {column.name!r} has no rows"
+        )
+    if len(classes) > _MOST_CLASSES:
+        raise InputError(
+            f"target column {column.name!r} has {len(classes)} different values; expected at most {_MOST_CLASSES} "
+            "classes: cut a measurement into classes, for instance with pandas.cut(…, labels=[…])"
+        )
+    places = {label: place for place, label in enumerate(classes)}
+    return tuple(classes), np.array([places[value] for value in values])
+
+
+def classes_of(model: Any, count: int, labels: Sequence[Any] | None) -> Labels:
+    """The labels of a model's `count` probabilities: its own `classes_`, those of the target column, or numbers from 0.
+
+    A model that was trained on numbered classes (as XGBoost wants them) has those of the target column.
+    """
+    own = [value.item() if isinstance(value, np.generic) else value for value in getattr(model, "classes_", ())]
+    numbered = own == list(range(count))
+    if labels is not None and len(labels) == count and (not own or numbered or set(own) == set(labels)):
+        return tuple(own) if own and set(own) == set(labels) else tuple(labels)
+    if own and len(own) == count:
+        return tuple(own)
+    if labels is not None:
+        raise InputError(
+            f"{named(model)} tells {count} classes apart, but the target column has {len(labels)}: "
+            f"{', '.join(map(repr, labels))}"
+        )
+    return tuple(range(count))

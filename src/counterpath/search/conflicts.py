@@ -1,0 +1,98 @@
+"""Which constraints stand in the way of a person without a counterfactual, by asking the model."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from counterpath.data.constraints import Constraints
+from counterpath.data.encoding import Encoder
+from counterpath.search.diverse import Score
+from counterpath.search.feasible import Scope
+
+_VALUES = 9
+_MORE = 1e-6
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """A constraint that binds where a search ended.
+
+    Attributes:
+        kind: "immutable", "lock", "up", "down", "range" or "max_changes".
+        name: The feature, or how many may change.
+        reach: The highest probability of the wanted outcome with a value that it forbids, all else as it is.
+    """
+
+    kind: str
+    name: str
+    reach: float
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.name}"
+
+
+def obstacles(
+    scope: Scope, end: Float[Tensor, "n D"], probability: Score, constraints: Constraints
+) -> list[list[Obstacle]]:
+    """For every person the constraints that bind at the end of their path, the one that costs most first.
+
+    A constraint binds if it forbids a value of one feature with which the model finds the wanted outcome more probable
+    than at the end as it is. Every category and nine values over the range of a number are tried.
+    """
+    here = probability(end)
+    found: list[list[Obstacle]] = [[] for _ in range(len(scope))]
+    changed = scope.encoder.changed(scope.factual, end)
+    full = changed.sum(-1) >= (constraints.max_changes or len(scope.encoder.schema) + 1)
+    more = torch.full_like(here, -torch.inf)
+    for feature, (name, part) in enumerate(zip(scope.encoder.schema.names, scope.encoder.layout, strict=True)):
+        kinds = {rises: _kind(scope, constraints, name, rises=rises) for rises in (False, True)}
+        for tried in _alternatives(scope.encoder, end, feature):
+            reached = probability(tried)
+            better = reached > here + _MORE
+            outside = ((tried < scope.lower) | (tried > scope.upper)).any(-1)
+            further = full & ~changed[:, feature] & ~outside
+            more = torch.where(better & further, more.maximum(reached), more)
+            rows = (better & outside).nonzero()[:, 0]
+            rises = (tried[rows, part] > scope.factual[rows, part]).any(-1)
+            for row, up, reach in zip(rows.tolist(), rises.tolist(), reached[rows].tolist(), strict=True):
+                found[row].append(Obstacle(kinds[up], name, reach))
+    rows = (more > -torch.inf).nonzero()[:, 0]
+    for row, reach in zip(rows.tolist(), more[rows].tolist(), strict=True):
+        found[row].append(Obstacle("max_changes", str(constraints.max_changes), reach))
+    return [_strongest(group) for group in found]
+
+
+def _alternatives(encoder: Encoder, end: Tensor, feature: int) -> Iterator[Tensor]:
+    """The rows with other values of one feature."""
+    columns = encoder.layout[feature]
+    width = columns.stop - columns.start
+    values = torch.eye(width) if width > 1 else torch.linspace(0, 1, _VALUES)[:, None]
+    for value in values.to(end):
+        tried = end.clone()
+        tried[:, columns] = value
+        legal = end.clone()
+        legal[:, columns] = encoder.round(tried)[:, columns]
+        yield legal
+
+
+def _kind(scope: Scope, constraints: Constraints, name: str, *, rises: bool) -> str:
+    if name in scope.encoder.schema.immutable:
+        return "immutable"
+    if name in constraints.lock:
+        return "lock"
+    direction = constraints.directions.get(name)
+    if direction is not None and (direction == "up") != rises:
+        return direction
+    return "range"
+
+
+def _strongest(group: list[Obstacle]) -> list[Obstacle]:
+    best: dict[tuple[str, str], Obstacle] = {}
+    for obstacle in group:
+        key = (obstacle.kind, obstacle.name)
+        if key not in best or obstacle.reach > best[key].reach:
+            best[key] = obstacle
+    return sorted(best.values(), key=lambda obstacle: -obstacle.reach)

@@ -1,0 +1,87 @@
+import copy
+import html
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import counterpath as cp
+from counterpath.cli import main
+from counterpath.cli.output import Wish, baseline
+from counterpath.utils.errors import InputError
+
+
+def test_what_is_asked_of_a_report_needs_one() -> None:
+    with pytest.raises(InputError, match=r"--by is about a report, and there is none: try --out report\.html"):
+        Wish.of(Path("a.csv"), "sex", None)
+    with pytest.raises(InputError, match="--pages is about a report"):
+        Wish.of(None, "", 3)
+    with pytest.raises(InputError, match="--pages must be a whole number from 0; given -1"):
+        Wish.of(Path("a.html"), "", -1)
+    assert Wish.of(Path("a.HTML"), "sex, age", 0) == Wish(is_report=True, by=("sex", "age"), pages=0)
+
+
+@pytest.fixture
+def few(loans: pd.DataFrame, tmp_path: Path) -> Path:
+    path = tmp_path / "few.csv"
+    loans.drop(columns="loan").head(6).to_csv(path, index=False)
+    return path
+
+
+def test_explain_writes_a_report_with_the_baseline_subgroups_pages_and_how_it_was_made(
+    model_folder: Path, few: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "report.html"
+    wishes = ["--lock", "age", "-k", "2", "--by", "sex,owner", "--pages", "3"]
+    assert main(["explain", str(model_folder), str(few), "--target-class", "yes", *wishes, "--out", str(out)]) in (0, 3)
+    text = out.read_text(encoding="utf-8")
+    assert "All methods over the rows that all of them found" in text
+    assert re.search(r'<tr class="own"><th scope="row">geodesic</th>', text)
+    assert re.search(r'<tr><th scope="row">nearest</th>', text)
+    assert "<caption>By sex.</caption>" in text
+    assert "<caption>By owner.</caption>" in text
+    assert text.count('<article class="sheet"') == 3
+    assert '<span class="mark held">locked</span>' in text
+    assert '<th scope="row">model directory</th><td class="t">model</td>' in text
+    assert '<th scope="row">rows</th><td class="t">few.csv</td>' in text
+    assert f"counterpath {cp.__version__}, python" in text
+    assert "The models that explanations rest on are" in text
+    assert str(tmp_path) not in text
+
+
+def test_the_request_in_a_report_asks_for_the_same_again(model_folder: Path, few: Path, tmp_path: Path) -> None:
+    out, asked, again = (tmp_path / name for name in ("report.html", "request.json", "again.html"))
+    command = ["explain", str(model_folder), str(few)]
+    assert main([*command, "--target-class", "yes", "--up", "income", "--out", str(out)]) in (0, 3)
+    (request,) = re.findall("<pre>(.*?)</pre>", out.read_text(encoding="utf-8"))
+    asked.write_text(html.unescape(request), encoding="utf-8")
+    assert main([*command, "--request", str(asked), "--out", str(again)]) in (0, 3)
+    first, second = (path.read_text(encoding="utf-8").split("<article")[1:] for path in (out, again))
+    assert first == second
+
+
+def test_the_baseline_is_asked_the_same_and_is_not_run_beside_itself_or_where_copies_are_forbidden(
+    fitted: cp.Explainer, few: Path
+) -> None:
+    table = pd.read_csv(few)
+    asked = fitted.explain(table, "yes", method="nearest")
+    assert baseline(fitted, asked, table) == {}
+    private = copy.copy(fitted).set_params(copies=False)
+    assert baseline(private, private.explain(table, "yes"), table) == {}
+    beside = baseline(fitted, fitted.explain(table, "yes", ranges={"age": (18, None)}, plans=2).plan(2), table)[
+        "nearest"
+    ]
+    assert beside.request["ranges"] == {"age": [18, None]}
+    assert (beside.plans, beside.keep, len(beside)) == (1, "end", 6)
+
+
+def test_evaluate_writes_a_report_of_what_it_compared(model_folder: Path, loans_file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "report.html"
+    options = ["--target-class", "yes", "--methods", "rsgd", "--rows", "8", "--by", "sex", "--out", str(out)]
+    assert main(["evaluate", str(model_folder), str(loans_file), *options]) == 0
+    text = out.read_text(encoding="utf-8")
+    assert '<tr class="own"><th scope="row">rsgd</th>' in text
+    assert '<tr><th scope="row">nearest</th>' in text
+    assert "<caption>By sex.</caption>" in text
+    assert text.count('<article class="sheet"') == 8

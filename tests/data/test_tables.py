@@ -1,0 +1,128 @@
+import gzip
+import io
+import json
+import sys
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from counterpath.data import Encoder, Schema
+from counterpath.data.tables import READERS, read_table, to_pandas
+from counterpath.utils.errors import InputError
+
+FRAME = pd.DataFrame({"age": [20, 60, 35], "city": ["Rome", "Oslo", "Bonn"], "height": [1.5, 1.75, 2.0]})
+WRITERS = {
+    ".csv": lambda path: FRAME.to_csv(path, index=False),
+    ".csv.gz": lambda path: FRAME.to_csv(path, index=False),
+    ".tsv": lambda path: FRAME.to_csv(path, index=False, sep="\t"),
+    ".tsv.gz": lambda path: FRAME.to_csv(path, index=False, sep="\t"),
+    ".parquet": lambda path: FRAME.to_parquet(path),
+    ".json": lambda path: FRAME.to_json(path, orient="records"),
+    ".jsonl": lambda path: FRAME.to_json(path, orient="records", lines=True),
+}
+
+
+def polars_table():
+    polars = pytest.importorskip("polars", reason="polars is not installed; the extra dev has it")
+    return polars.from_arrow(pa.Table.from_pandas(FRAME))
+
+
+@pytest.mark.parametrize("make", [lambda: FRAME, lambda: pa.Table.from_pandas(FRAME), polars_table])
+def test_tables_of_every_library_are_welcome(make):
+    table = make()
+    frame = to_pandas(table)
+    pd.testing.assert_frame_equal(frame, FRAME)
+    assert Schema.infer(table) == Schema.infer(FRAME)
+    fitted = Encoder.fit(frame, Schema.infer(table))
+    pd.testing.assert_frame_equal(fitted.decode(fitted.encode(frame)), FRAME)
+
+
+def test_a_pandas_table_is_not_copied():
+    assert to_pandas(FRAME) is FRAME
+
+
+def test_gaps_in_polars_tables_are_missing_values():
+    polars = pytest.importorskip("polars", reason="polars is not installed; the extra dev has it")
+    table = polars.DataFrame({"n": [1, None, 3, 4], "b": [True, None, False, True], "t": ["a", None, "b", "c"]})
+    assert [feature.kind for feature in Schema.infer(table)] == ["integer", "boolean", "categorical"]
+
+
+@pytest.mark.parametrize("table", [[[1, 2]], {"a": [1]}, None, FRAME["age"], FRAME.to_numpy()])
+def test_what_is_no_table_is_refused(table):
+    with pytest.raises(InputError, match=r"a table was expected.*was given; try pandas.DataFrame"):
+        to_pandas(table)
+
+
+def test_a_lazy_table_must_be_collected():
+    with pytest.raises(InputError, match=r"LazyFrame was given.*\.collect\(\)"):
+        to_pandas(polars_table().lazy())
+
+
+@pytest.mark.parametrize("suffix", READERS)
+def test_files_of_every_kind_are_read(tmp_path, suffix):
+    path = tmp_path / f"people.of.2020{suffix}"
+    WRITERS[suffix](path)
+    pd.testing.assert_frame_equal(read_table(path), FRAME)
+    pd.testing.assert_frame_equal(read_table(str(path)), FRAME)
+
+
+def test_suffixes_in_capitals_are_the_same(tmp_path):
+    (tmp_path / "PEOPLE.CSV").write_text("a\n1\n")
+    assert read_table(tmp_path / "PEOPLE.CSV")["a"].tolist() == [1]
+
+
+def test_json_may_be_an_object_of_columns_and_text_stays_text(tmp_path):
+    path = tmp_path / "people.json"
+    path.write_text(json.dumps({"code": ["01", "02"], "updated_at": [1, 2]}))
+    assert read_table(path).to_dict("list") == {"code": ["01", "02"], "updated_at": [1, 2]}
+
+
+def test_standard_input_is_csv(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xef\xbb\xbfage,city\n3,Rome\n")))
+    assert read_table("-").to_dict("list") == {"age": [3], "city": ["Rome"]}
+    with pytest.raises(InputError, match="standard input is empty; expected a header and rows"):
+        read_table("-")
+
+
+@pytest.mark.parametrize("suffix", READERS)
+def test_an_empty_file_is_named(tmp_path, suffix):
+    path = tmp_path / f"none{suffix}"
+    path.write_bytes(gzip.compress(b"") if suffix.endswith(".gz") else b"")
+    with pytest.raises(InputError, match=rf"none\{suffix} is empty; expected a header and rows"):
+        read_table(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", b"\xff\xfe\x00"),
+        ("a.csv", b"x,y\n1,2,3\n"),
+        ("a.csv", b"x,y\n1,2\n1,2,3\n"),
+        ("a.csv", b'x,y\n1,"2\n'),
+        ("a.csv.gz", b"x,y\n1,2\n"),
+        ("a.csv.gz", gzip.compress(b"x,y\n" + bytes(range(48, 58)) * 999, mtime=0)[:-12]),
+        ("a.parquet", b"PAR1 and then nothing"),
+        ("a.json", b'[{"a": 1}, {"a"'),
+        ("a.json", b"3"),
+        ("a.json", b'{"a": 1}'),
+        ("a.jsonl", b'{"a": 1}\n{"a"'),
+    ],
+)
+def test_a_damaged_file_is_named(tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=f"{name} cannot be read as a table, it is damaged or of another kind: ."):
+        read_table(tmp_path / name)
+
+
+def test_a_missing_file_and_a_folder_are_named(tmp_path):
+    with pytest.raises(InputError, match=r"none\.csv cannot be read: No such file"):
+        read_table(tmp_path / "none.csv")
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(InputError, match=r"folder\.csv cannot be read: Is a directory"):
+        read_table(tmp_path / "folder.csv")
+
+
+def test_an_unknown_kind_of_file_is_answered_with_the_known_ones():
+    with pytest.raises(InputError, match=r"'people.xlsx'\) '.xlsx'; choose one of: .csv, .csv.gz, .tsv"):
+        read_table("people.xlsx")

@@ -1,0 +1,307 @@
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pandas.testing import assert_frame_equal
+
+from counterpath.data import Feature, Schema
+from counterpath.explanation import Explanation
+from counterpath.explanation.io import frame_from_json, frame_to_json, index_labels
+from counterpath.explanation.tables import beside, path_columns
+from counterpath.utils.errors import InputError
+from tests.explanation.conftest import LABELS, make, make_empty, make_plans
+
+FRAMES = ("factuals", "counterfactuals", "status", "outcome", "changed", "paths", "landscape")
+
+
+def through_json(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame_from_json(json.loads(json.dumps(frame_to_json(frame), allow_nan=False)))
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        make(),
+        make(keep="milestones"),
+        make(keep="end"),
+        make_empty(),
+        make(labels=[7, 7, -1, 2, 3]),
+        make().select(["cem"]),
+        make_plans(),
+        make_plans(labels=[7, 7, -1, 2, 3], keep="end"),
+        make_plans(labels=pd.Index(LABELS, name="plan")),
+        make_plans(labels=pd.MultiIndex.from_product([["x"], range(5)], names=["branch", None])),
+        make_plans().select([("cem", 2), "ann"]),
+        make_plans().select([]),
+        make_plans().plan(3),
+    ],
+    ids=[
+        "full",
+        "milestones",
+        "no paths",
+        "empty",
+        "equal labels",
+        "selection",
+        "plans",
+        "plans of equal labels",
+        "plans of people in a level called plan",
+        "plans of labels of two parts",
+        "selection of plans",
+        "no plans",
+        "one of three plans",
+    ],
+)
+def test_json_gives_back_an_equal_explanation(made: Explanation) -> None:
+    again = Explanation.from_json(made.to_json())
+    for name in FRAMES:
+        assert_frame_equal(
+            getattr(again, name), getattr(made, name), check_index_type="exact", check_column_type="exact"
+        )
+    assert_frame_equal(again.measures(), made.measures())
+    assert (again.schema, again.request, again.note, again.diagnostics) == (
+        made.schema,
+        made.request,
+        made.note,
+        made.diagnostics,
+    )
+    assert str(again) == str(made)
+
+
+def test_json_goes_through_a_file(explanation: Explanation, tmp_path: Path) -> None:
+    text = explanation.to_json(tmp_path / "deep" / "a.json")
+    assert (tmp_path / "deep" / "a.json").read_text(encoding="utf-8") == text
+    for source in (tmp_path / "deep" / "a.json", str(tmp_path / "deep" / "a.json"), text):
+        assert_frame_equal(Explanation.from_json(source).counterfactuals, explanation.counterfactuals)
+
+
+def test_a_file_of_version_1_knows_nothing_of_what_is_binding() -> None:
+    old = Path(__file__).with_name("version_1.json")  # as version 1 wrote it
+    assert "binding" not in old.read_text(encoding="utf-8")
+    again = Explanation.from_json(old)
+    assert_frame_equal(again.status, make().status)
+    assert_frame_equal(again.counterfactuals, make().counterfactuals)
+    assert str(again) == str(make())
+    assert json.loads(again.to_json())["version"] == 2
+
+
+COLUMNS = {
+    "int64": st.integers(-(2**63), 2**63 - 1),
+    "uint8": st.integers(0, 255),
+    "float64": st.floats(),
+    "float32": st.floats(width=32),
+    "bool": st.booleans(),
+    "str": st.text(max_size=5),
+    "object": st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3)),
+    "Int64": st.one_of(st.just(pd.NA), st.integers(-9, 9)),
+    "string[python]": st.one_of(st.just(pd.NA), st.text(max_size=3)),
+}
+
+
+@st.composite
+def frames(draw: Any) -> pd.DataFrame:
+    rows = draw(st.integers(0, 4))
+    columns = {}
+    for name in draw(st.lists(st.text(max_size=4), max_size=4, unique=True)):
+        dtype = draw(st.sampled_from([*COLUMNS, "category"]))
+        if dtype == "category":
+            kinds = draw(st.sampled_from([["a", "b", "c"], [3, 1, 2], [0.5, 1.5], [True, False]]))
+            values = draw(st.lists(st.sampled_from([*kinds, None]), min_size=rows, max_size=rows))
+            columns[name] = pd.Series(pd.Categorical(values, categories=kinds, ordered=draw(st.booleans())))
+        else:
+            columns[name] = pd.Series(draw(st.lists(COLUMNS[dtype], min_size=rows, max_size=rows)), dtype=dtype)
+    frame = pd.DataFrame(columns, index=range(rows))
+    kinds = [st.integers(-5, 5), st.text(max_size=3), st.floats()]
+    levels = [
+        draw(st.lists(draw(st.sampled_from(kinds)), min_size=rows, max_size=rows))
+        for _ in range(draw(st.integers(0, 3)))
+    ]
+    names = draw(st.lists(st.sampled_from([None, "id"]), min_size=max(len(levels), 1), max_size=max(len(levels), 1)))
+    if len(levels) > 1:
+        return frame.set_axis(pd.MultiIndex.from_arrays(levels, names=names))
+    return (frame.set_axis(pd.Index(levels[0])) if levels else frame).rename_axis(names[0])
+
+
+@settings(deadline=None)
+@given(frames())
+def test_any_table_comes_back_exactly(frame: pd.DataFrame) -> None:
+    assert_frame_equal(
+        through_json(frame), frame, check_exact=True, check_index_type="exact", check_column_type="exact"
+    )
+
+
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        (pd.DataFrame({"a": pd.to_datetime(["2020-01-01"])}), "dtype 'datetime64"),
+        (pd.DataFrame({"a": [1 + 2j]}), "dtype 'complex128'"),
+        (pd.DataFrame({"a": pd.Series([[1]], dtype=object)}), r"the value \[1\] has no form"),
+        (pd.DataFrame({"a": [1]}).rename_axis([("b", 1)]), r"the name \('b', 1\) cannot be written"),
+        (pd.DataFrame({"a": [1]}, index=pd.MultiIndex.from_tuples([(1, 2 + 1j)])), r"the value \(2\+1j\) has no form"),
+    ],
+)
+def test_what_json_cannot_hold_is_refused(frame: pd.DataFrame, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        frame_to_json(frame)
+
+
+def damaged(**changes: Any) -> str:
+    return json.dumps(json.loads(make().to_json()) | changes)
+
+
+def without_frame(name: str) -> str:
+    value = json.loads(make().to_json())
+    del value["frames"][name]
+    return json.dumps(value)
+
+
+def with_column(value: Any) -> str:
+    whole = json.loads(make().to_json())
+    whole["frames"]["factuals"]["columns"][0] = value
+    return json.dumps(whole)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "is not JSON"),
+        ("[1, 2]", "no explanation"),
+        ('{"format": "something else"}', "no explanation"),
+        ("no such file.json", "neither JSON text nor a file"),
+        ("", "neither JSON text nor a file"),
+        ("x\0y", "neither JSON text nor a text file"),
+        (damaged(version=3), "version 3, and this Counterpath reads up to 2"),
+        (damaged(version="1"), "version '1'"),
+        (damaged(frames=None), "no tables"),
+        (damaged(frames={"factuals": 3}), "a table in JSON cannot be read"),
+        (damaged(schema={}), "a schema in JSON looks like"),
+        (damaged(request=None), "damaged"),
+        (without_frame("measures"), "damaged: KeyError 'measures'"),
+        (with_column({"dtype": "datetime64[ns]", "values": [0] * 5}), "dtype 'datetime64"),
+        (with_column({"dtype": "int64", "values": [0]}), "other lengths"),
+        (with_column({"dtype": "int64", "values": ["a"] * 5}), "cannot be read: ValueError"),
+        (with_column({"dtype": 3, "values": []}), "cannot be read"),
+        (with_column([]), "cannot be read"),
+    ],
+)
+def test_foreign_damaged_and_newer_json_is_refused(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Explanation.from_json(text)
+
+
+def test_a_csv_file_has_the_answers_beside_the_counterfactuals(explanation: Explanation, tmp_path: Path) -> None:
+    table = pd.read_csv(explanation.to_csv(tmp_path / "a.csv"), index_col="person")
+    own = ["status", "reason", "binding", "class_before", "probability_before", "class_after", "probability_after"]
+    assert list(table.columns) == [*explanation.schema.names, *own]
+    assert table["hours-per-week"].tolist() == explanation.counterfactuals["hours-per-week"].tolist()
+    assert table["status"].tolist() == explanation.status["status"].tolist()
+    assert list(tmp_path.iterdir()) == [tmp_path / "a.csv"]
+
+
+def test_a_csv_file_with_plans_has_their_numbers_beside_the_labels(plans: Explanation, tmp_path: Path) -> None:
+    table = pd.read_csv(plans.to_csv(tmp_path / "a.csv"), index_col=["person", "plan"], keep_default_na=False)
+    assert table.index.equals(plans.factuals.index)
+    assert table["binding"].tolist() == plans.status["binding"].tolist()
+    assert table["hours-per-week"].tolist() == plans.counterfactuals["hours-per-week"].tolist()
+    unnamed = make_plans(labels=pd.RangeIndex(5)).to_csv(tmp_path / "b.csv").read_text(encoding="utf-8")
+    assert unnamed.startswith("row,plan,age,")
+    assert unnamed.splitlines()[1].startswith("0,1,39,")
+
+
+@pytest.mark.parametrize(
+    ("names", "columns", "labels"),
+    [
+        ([None], ["age"], ["row"]),
+        (["age"], ["age"], ["row"]),
+        ([None], ["row"], ["row_2"]),
+        ([None, "plan"], ["age"], ["row", "plan"]),
+        (["plan", "plan"], ["age"], ["row", "plan"]),
+        ([None, "row", None, "plan"], ["age"], ["row_2", "row", "row_3", "plan"]),
+        ([3, "plan"], ["age"], ["3", "plan"]),
+    ],
+)
+def test_levels_of_an_index_have_names_of_their_own_in_a_file(names: list, columns: list, labels: list) -> None:
+    levels = [[0]] * len(names)
+    index = pd.Index([0], name=names[0]) if len(names) == 1 else pd.MultiIndex.from_arrays(levels, names=names)
+    assert index_labels(pd.DataFrame(0, index=index, columns=columns)) == labels
+
+
+def test_a_feature_called_plan_is_told_from_the_plan(tmp_path: Path) -> None:
+    names = ("factuals", "counterfactuals", "changed")
+    for made, called in ((make(), "plan"), (make_plans(), "feature_plan")):
+        tables = {name: getattr(made, name).rename(columns={"age": "plan"}) for name in names}
+        schema = Schema((Feature("plan", "integer"), *make().schema.features[1:]))
+        paths = made.paths.rename(columns={"age": "plan"})
+        odd = dataclasses.replace(made, **tables, schema=schema, paths=paths)
+        assert odd.to_frame().columns[0] == called
+        assert list(pd.read_csv(odd.to_csv(tmp_path / "a.csv")).columns).count("plan") == 1
+        assert odd.path("ann")["plan"].tolist() == [39] * 6
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        make(),
+        make(labels=[1, 1, 2, 3, 4]),
+        make_plans(),
+        make_plans(labels=[1, 1, 2, 3, 4]),
+        make_plans(labels=pd.Index(LABELS, name="plan")),
+    ],
+)
+def test_a_parquet_file_keeps_index_and_dtypes(made: Explanation, tmp_path: Path) -> None:
+    table = pd.read_parquet(made.to_parquet(tmp_path / "a.parquet"))
+    assert_frame_equal(table[list(made.schema.names)], made.counterfactuals, check_index_type=False)
+    assert table["probability_after"].equals(made.outcome["probability_after"])
+
+
+def test_a_parquet_file_of_nothing_has_the_columns(empty: Explanation, tmp_path: Path) -> None:
+    table = pd.read_parquet(empty.to_parquet(tmp_path / "a.parquet"))
+    assert len(table) == 0
+    assert table["age"].dtype == np.int64
+    assert table.columns[-1] == "probability_after"
+
+
+def test_parquet_that_cannot_be_is_refused_and_leaves_nothing(explanation: Explanation, tmp_path: Path) -> None:
+    mixed = explanation.outcome.assign(class_after=pd.Series([1, "a", 2, 3, 4], dtype=object).to_numpy())
+    with pytest.raises(InputError, match=r"no form in Parquet: .* try to_csv"):
+        make(outcome=mixed).to_parquet(tmp_path / "a.parquet")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_feature_called_like_a_column_of_ours_gets_a_prefix() -> None:
+    assert beside(["status", "feature_status", "age"], ["status"]) == {
+        "status": "feature_feature_status",
+        "feature_status": "feature_status",
+        "age": "age",
+    }
+    assert path_columns(["step", "age"])[:4] == ["row", "step", "feature_step", "age"]
+
+
+def test_an_explanation_with_such_features_works_everywhere(tmp_path: Path) -> None:
+    names = ["status", "step"]
+    factuals = pd.DataFrame({"status": [1.0], "step": [5.0]})
+    counterfactuals = factuals.assign(status=2.0)
+    index = factuals.index
+    paths = pd.DataFrame([[0, 0, 1.0, 5.0, 0.1, np.nan, 0, 0, 0], [0, 1, 2.0, 5.0, 0.9, np.nan, 1, 1, 1]])
+    made = make(
+        factuals=factuals,
+        counterfactuals=counterfactuals,
+        status=pd.DataFrame({"status": ["found"], "reason": ["Yes."], "imputed": [""], "binding": [""]}, index=index),
+        outcome=make().outcome.iloc[:1].set_axis(index),
+        changed=factuals.ne(counterfactuals),
+        paths=paths.set_axis(path_columns(names), axis=1),
+        schema=Schema(tuple(Feature(name, "continuous") for name in names)),
+        compute_measures=pd.DataFrame(index=[0]),
+    )
+    assert made.path(0)["feature_step"].tolist() == [5.0, 5.0]
+    assert made.path(0)["step"].tolist() == [0, 1]
+    table = pd.read_csv(made.to_csv(tmp_path / "a.csv"))
+    assert list(table.columns[:4]) == ["row", "feature_status", "step", "status"]
+    assert table["status"].tolist() == ["found"]
+    labels = [text.get_text() for axes in made.plot_path(0).axes for text in (axes.yaxis.label,)]
+    assert labels == ["probability\nof 1", "status"]

@@ -1,0 +1,209 @@
+import re
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from counterpath.explanation import Explanation
+from counterpath.explanation.report.page import MOST_LISTED, MOST_PAGES, NOTICE
+from counterpath.utils.errors import InputError
+from tests.browsing import chromium, opened
+from tests.explanation.conftest import across, make, make_plans
+from tests.explanation.markup import EVIL, Balance, evil
+
+SHEET = '<article class="sheet"'
+
+
+def text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def check(text: str) -> None:
+    """Every tag is closed, headings go down one level at a time, and every link leads to a place in the page."""
+    checker = Balance()
+    checker.feed(text)
+    assert checker.open == []
+    assert checker.levels[0] == 1
+    assert checker.levels.count(1) == 1
+    assert all(after - before <= 1 for before, after in zip(checker.levels, checker.levels[1:], strict=False))
+    assert len(set(checker.anchors)) == len(checker.anchors)
+    assert {link.removeprefix("#") for link in checker.links} <= set(checker.anchors)
+
+
+def test_the_first_page_has_the_headline_the_notice_key_numbers_what_changes_and_links_to_everything(
+    explanation: Explanation, tmp_path: Path
+) -> None:
+    text = text_of(explanation.to_html(tmp_path / "a.html", tables={"My table": pd.DataFrame({"l1": [1.23456]})}))
+    first = text[: text.index("</nav>")]
+    assert NOTICE in first
+    assert "Explanation of 5 rows: 2 found, 1 already" in first
+    assert "<b>67 %</b><span>of them found</span>" in first
+    assert '<th scope="row">hours-per-week</th>' in first
+    headings = re.findall(r'<h2 id="(.*?)">(.*?)</h2>', text)
+    assert [f'<a href="#{anchor}">{words}</a>' in first for anchor, words in headings] == [True] * 7
+    assert "My table" in dict(headings).values()
+    assert '<th scope="row">1.235</th>' in text
+    assert "σ-share 0.3" in text
+    check(text)
+    assert list(tmp_path.iterdir()) == [tmp_path / "a.html"]
+
+
+def test_what_changes_most_is_told_in_its_own_units_and_direction(explanation: Explanation, tmp_path: Path) -> None:
+    text = text_of(explanation.to_html(tmp_path / "a.html"))
+    assert "Non-Married → Married (1 of 1)" in text
+    assert '<td class="t">+2.4</td>' in text
+    assert '<b class="up" style="width:50%"></b><b class="down" style="width:50%"></b>' in text
+    nothing = text_of(explanation.select(["dee"]).to_html(tmp_path / "b.html"))
+    assert "No counterfactual was found, so nothing changes" in nothing
+
+
+def test_baselines_stand_beside_the_method_over_own_and_over_common_rows(tmp_path: Path) -> None:
+    other = make(status=make().status.assign(status=["found", "already", "not_found", "not_found", "unknown_category"]))
+    text = text_of(make().to_html(tmp_path / "a.html", baselines={"nearest": other}))
+    assert "Each method over the rows that it found (n = 1 to 2)." in text
+    assert "All methods over the rows that all of them found (n = 1)." in text
+    assert '<tr class="own"><th scope="row">rsgd-c</th><td>2</td><td>67 %</td>' in text
+    assert '<tr><th scope="row">nearest</th><td>1</td><td>33 %</td>' in text
+    alone = text_of(make().to_html(tmp_path / "b.html"))
+    assert "All methods over" not in alone
+    assert "No other method was given" in alone
+
+
+def test_baselines_of_other_rows_are_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="not of the same rows: 'nearest' has 1 rows, and 'rsgd-c' 5"):
+        make().to_html(tmp_path / "a.html", baselines={"nearest": make().select(["ann"])})
+    assert not list(tmp_path.iterdir())
+
+
+def test_of_several_plans_the_first_is_compared(plans: Explanation, tmp_path: Path) -> None:
+    text = text_of(plans.to_html(tmp_path / "a.html", baselines={"nearest": make()}))
+    assert "Of each person the first plan counts." in text
+    assert "All methods over the rows that all of them found (n = 2)." in text
+
+
+def test_methods_that_found_nothing_in_common_are_said_to(tmp_path: Path) -> None:
+    nothing = make(status=make().status.assign(status="not_found"))
+    text = text_of(make().to_html(tmp_path / "a.html", baselines={"nearest": nothing}))
+    assert "No row was found by all of them, so their costs cannot be compared." in text
+
+
+def test_subgroups_have_a_table_each_and_small_ones_are_marked(explanation: Explanation, tmp_path: Path) -> None:
+    text = text_of(explanation.to_html(tmp_path / "a.html", by=["sex", ["sex", "owner"]]))
+    assert "<caption>By sex.</caption>" in text
+    assert "<caption>By sex and owner.</caption>" in text
+    assert '<th scope="row">Male *</th><td>2</td>' in text
+    assert '<th scope="row">Male, False *</th><td>2</td>' in text
+    assert "* fewer than 20 were searched" in text
+    assert "<caption>By sex.</caption>" in text_of(explanation.to_html(tmp_path / "b.html", by="sex"))
+    series = pd.Series(list("xxyyy"), name="branch")
+    assert "<caption>By branch.</caption>" in text_of(explanation.to_html(tmp_path / "c.html", by=series))
+    with pytest.raises(InputError, match="unknown column 'sexx'"):
+        explanation.to_html(tmp_path / "d.html", by="sexx")
+
+
+def test_a_gap_is_named_on_the_page_and_in_numbers_only_where_there_is_one(
+    explanation: Explanation, tmp_path: Path
+) -> None:
+    text = text_of(across("cem").to_html(tmp_path / "a.html"))
+    assert 'Row cem <span class="pill gap">found, across a gap</span>' in text
+    assert text.count("But no chain of people leads there: the path crosses a gap in the data.") == 1
+    assert "<b>33 %</b><span>of them only across a gap</span>" in text
+    assert "only across a gap" not in text_of(explanation.to_html(tmp_path / "b.html"))
+
+
+def test_everybody_is_listed_and_the_first_have_a_page_of_their_own(explanation: Explanation, tmp_path: Path) -> None:
+    text = text_of(explanation.to_html(tmp_path / "a.html", pages=2))
+    assert text.count(SHEET) == 2
+    assert "The first 2 of 5 rows have a page of their own." in text
+    assert '<a href="#person-2">bob</a>' in text
+    assert '<th scope="row">cem</th><td class="t">0 → 1</td><td class="t">0.30 → 0.61</td>' in text
+    check(text)
+    none = text_of(explanation.to_html(tmp_path / "b.html", pages=0))
+    assert SHEET not in none
+    assert "None of 5 rows have a page of their own." in none
+    assert "Row by row" not in none
+    check(none)
+    with pytest.raises(InputError, match="pages is -1; expected"):
+        explanation.to_html(tmp_path / "c.html", pages=-1)
+
+
+def test_a_page_of_many_is_bounded(explanation: Explanation, tmp_path: Path) -> None:
+    many = explanation.select(["bob"] * (MOST_LISTED + 3))
+    path = many.to_html(tmp_path / "a.html")
+    text = text_of(path)
+    assert text.count(SHEET) == MOST_PAGES
+    assert "… and 3 more rows, which are not shown here." in text
+    assert path.stat().st_size < 3_000_000
+
+
+@pytest.mark.parametrize("keep", ["all", "milestones", "end"])
+def test_pages_are_written_however_much_of_the_paths_was_kept(keep: str, tmp_path: Path) -> None:
+    text = text_of(make(keep=keep).to_html(tmp_path / "a.html"))
+    assert text.count(SHEET) == 5
+    assert ("along the path" in text) == (keep != "end")
+    assert ("Step by step" in text) == (keep != "end")
+    check(text)
+
+
+def test_a_page_of_nothing_is_written(empty: Explanation, tmp_path: Path) -> None:
+    text = text_of(empty.to_html(tmp_path / "a.html"))
+    assert "There are no rows." in text
+    check(text)
+    check(text_of(make_plans().select(["eva"]).to_html(tmp_path / "b.html")))
+
+
+def test_everything_on_a_page_is_text(tmp_path: Path) -> None:
+    tables = {EVIL: pd.DataFrame({EVIL: [EVIL]})}
+    path = evil().to_html(
+        tmp_path / "a.html", tables, EVIL, baselines={EVIL: evil()}, by=["sex", EVIL], about={EVIL: EVIL}
+    )
+    text = text_of(path)
+    assert "<img" not in text
+    assert text.count("&lt;img src=x") > 30
+    check(text)
+
+
+SMUGGLE = """() => {
+  const script = document.createElement("script"), image = new Image();
+  script.textContent = "window.ran = 1"; image.src = "http://127.0.0.1:9/a.png"; document.body.append(script, image);
+  return window.ran ?? null;
+}"""
+
+
+def smuggled(browser: Any, path: Path) -> tuple[int | None, str]:
+    """What comes of a script and an image that somebody gets into the page: whether it ran, and why it was not had."""
+    page = browser.new_page()
+    page.goto(path.as_uri())
+    with page.expect_event("requestfailed") as failed:
+        ran = page.evaluate(SMUGGLE)
+    page.close()
+    return ran, failed.value.failure
+
+
+def test_in_a_browser_a_page_asks_for_nothing_runs_nothing_and_fits_a_telephone(tmp_path: Path) -> None:
+    tables = {EVIL: pd.DataFrame({EVIL: [EVIL]})}
+    first = evil().to_html(tmp_path / "evil.html", tables, EVIL, baselines={EVIL: evil()}, by="sex", about={EVIL: EVIL})
+    second = make_plans().to_html(tmp_path / "plans.html", baselines={"nearest": make()}, by=["sex", "age"])
+    with chromium() as browser:
+        for path in (first, second):
+            for width in (1280, 390):
+                with opened(browser, path, width) as page:
+                    page.add_style_tag(
+                        content=".sheet { content-visibility: visible !important; }"
+                    )  # nothing is cut off
+                    assert page.evaluate("document.documentElement.scrollWidth") <= width
+                    assert page.locator("img").count() == 0
+                    assert page.locator(".sheet").first.is_visible()
+        with opened(browser, first, 1280) as page:
+            assert page.title() == EVIL
+            assert page.locator(".sheet h3").first.text_content().startswith(f"Row {EVIL}")
+        with opened(browser, second, 1280) as page:
+            page.get_by_role("link", name="dee").click()
+            assert page.locator("#person-4").bounding_box()["y"] < 50
+            page.locator("#person-4").get_by_role("link", name="← Previous").click()
+            assert page.url.endswith("#person-3")
+            paper = page.pdf(prefer_css_page_size=True)
+        assert smuggled(browser, second) == (None, "csp")
+        # A first page, at least one of tables, one with everybody, and one a person (three plans may take two).
+        assert len(re.findall(rb"/Type /Page\b", paper)) >= 3 + 5

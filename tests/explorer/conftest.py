@@ -1,0 +1,98 @@
+"""A real explorer in a process of its own, and a real browser that may talk to nobody else."""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, Route
+
+import counterpath as cp
+from counterpath.data.schema import Schema
+from tests.browsing import chromium
+from tests.tables import LABEL, SMALL, mixed
+
+from .processes import WAIT, exploring
+
+NASTY, BOLD = "<img src=x onerror=alert(1)>", "<b>B</b>"
+PICTURES = "COUNTERPATH_PICTURES"
+"""A folder for screenshots that somebody wants to look at."""
+
+
+@pytest.fixture(scope="session")
+def nasty() -> pd.DataFrame:
+    """People with a column, categories and a class that look like markup."""
+    frame = mixed().reset_index(drop=True).rename(columns={"debt": NASTY})
+    frame = frame.assign(city=frame["city"].replace({"B": BOLD}), sex=frame["sex"].replace({"Male": NASTY}))
+    return frame.assign(**{LABEL: frame[LABEL].replace({"mid": NASTY})})
+
+
+@pytest.fixture(scope="session")
+def model(nasty: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small model of these people, of whom sex cannot change."""
+    schema = Schema.infer(nasty, target=LABEL, immutable=["sex"])
+    explainer = cp.Explainer(**SMALL | {"epochs": 10}).fit(nasty, LABEL, schema=schema)
+    return explainer.save(tmp_path_factory.mktemp("explorer") / "risky <b>")
+
+
+@pytest.fixture(scope="session")
+def address(model: Path, nasty: pd.DataFrame) -> Iterator[str]:
+    """The explorer of this model and 300 people, the last of whom lives in a city that nobody knows."""
+    people = nasty.head(300).copy()
+    people.loc[299, "city"] = "Atlantis"
+    people.to_csv(model.with_name("people.csv"), index=False)
+    with exploring(model.parent, str(model), "--rows", "people.csv") as address:
+        yield address
+
+
+@pytest.fixture(scope="module")  # not longer: an event loop runs as long as it lives
+def browser() -> Iterator[Browser]:
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    """A browser whose every request must stay on the machine, and on whose pages nothing may go wrong."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, accept_downloads=True)
+    context.set_default_timeout(WAIT)
+    amiss: list[str] = []
+
+    def routed(route: Route) -> None:
+        if re.match(r"(http|ws)://127\.0\.0\.1:\d+/", route.request.url):
+            route.continue_()
+        else:
+            amiss.append(f"a request off the machine: {route.request.url}")
+            route.abort()
+
+    context.route(re.compile(r"^(?!data:|blob:)"), routed)
+    context.on("console", lambda said: amiss.append(f"console: {said.text}") if said.type == "error" else None)
+    context.on("weberror", lambda error: amiss.append(f"error on the page: {error.error}"))
+    context.on("dialog", lambda dialog: (amiss.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+    yield context
+    context.close()
+    assert not amiss
+
+
+@pytest.fixture
+def page(context: BrowserContext, address: str) -> Page:
+    """The explorer, with somebody on it whom the model has decided about."""
+    return opened(context, address)
+
+
+def opened(context: BrowserContext, address: str) -> Page:
+    page = context.new_page()
+    page.goto(address)
+    page.get_by_role("button", name="Find plans").wait_for()
+    page.get_by_text("The model says").first.wait_for()
+    return page
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    """Where screenshots go."""
+    folder = Path(os.environ.get(PICTURES, tmp_path))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

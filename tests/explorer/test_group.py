@@ -1,0 +1,258 @@
+"""The group view: whom it takes, what it tells, and all of it in a real browser, with names that look like markup."""
+
+import json
+from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from playwright.sync_api import BrowserContext, Page, expect
+
+import counterpath as cp
+from counterpath.explainer.solve import OTHER
+from counterpath.explanation import Explanation
+from counterpath.explorer import group_findings
+from counterpath.explorer.figures_group import FEW
+from counterpath.explorer.group import Choice, drawn, fitting
+from counterpath.explorer.group_findings import first_column
+from counterpath.explorer.state import People
+from tests.explanation.conftest import make, make_plans
+from tests.tables import features
+
+from .conftest import NASTY, opened
+
+GO = "Explain these people"
+WATCH = """() => {
+    window.seen = [];
+    new MutationObserver(() => {
+        const bar = document.querySelector('[role=progressbar]').offsetParent ? ', with a bar' : '';
+        window.seen.push(document.querySelector('#group .cp-busy').innerText.trim() + bar);
+    }).observe(document.querySelector('#group'), {subtree: true, childList: true, characterData: true});
+}"""
+"""Writes down what is said while people are explained, however short that is."""
+
+
+@pytest.fixture(scope="module")
+def given(explainer: cp.Explainer, people: pd.DataFrame) -> People:
+    return People.of(explainer, features(people).head(40))
+
+
+def test_rejected_are_those_whom_the_model_does_not_give_what_is_wanted(given: People) -> None:
+    wanted = given.decided[0]
+    rejected = fitting(given, Choice(), wanted)
+    assert rejected == [place for place, decision in enumerate(given.decided) if decision != wanted]
+    assert fitting(given, Choice(rejected=False), wanted) == list(range(40))
+    assert fitting(given, Choice(), OTHER) == list(range(40)), "everybody has another outcome to wish for"
+
+
+def test_rows_are_filtered_by_category_and_by_range(given: People) -> None:
+    women = fitting(given, Choice(rejected=False, feature="sex", values=("Female",)), OTHER)
+    assert 0 < len(women) < 40
+    assert set(given.frame["sex"].iloc[women]) == {"Female"}
+    some = fitting(given, Choice(rejected=False, feature="children", low=2, high=4), OTHER)
+    assert some
+    assert given.frame["children"].iloc[some].between(2, 4).all()
+    assert len(some) == int(given.frame["children"].between(2, 4).sum())
+
+
+def test_a_draw_is_the_same_every_time_and_no_larger_than_asked() -> None:
+    places = list(range(50))
+    choice = Choice(most=10)
+    assert drawn(places, choice) == drawn(places, choice) == sorted(drawn(places, choice))
+    assert len(set(drawn(places, choice))) == 10
+    assert drawn(places, choice) != drawn(places, replace(choice, seed=1))
+    assert drawn(places[:5], choice) == places[:5]
+
+
+def test_parts_together_are_the_whole(explainer: cp.Explainer, given: People) -> None:
+    rows = given.frame.head(12)
+    parts = [explainer.explain(rows.iloc[:5], keep="milestones"), explainer.explain(rows.iloc[5:], keep="milestones")]
+    one, whole = group_findings.together(parts), explainer.explain(rows, keep="milestones")
+    for name in ("factuals", "counterfactuals", "status", "outcome", "changed", "paths"):
+        pd.testing.assert_frame_equal(getattr(one, name), getattr(whole, name), check_exact=True)
+    pd.testing.assert_frame_equal(one.measures(), whole.measures(), check_exact=True)
+
+
+def test_groups_are_those_of_the_summary(explainer: cp.Explainer, given: People) -> None:
+    result = explainer.explain(given.frame, keep="milestones")
+    for by in ("sex", "debt"):
+        summary, keys = result.summary(by=by), group_findings.groups_of(result, by)
+        assert [int((keys == label).sum()) for label in summary.index] == summary["n"].tolist()
+
+
+def test_some_rows_are_taken_by_place_even_if_labels_are_not_unique() -> None:
+    assert group_findings.some(make(), [2, 0]).factuals.index.tolist() == ["cem", "ann"]
+    twins = make(labels=["ann", "ann", "cem", "dee", "eva"])
+    assert group_findings.some(twins, [2]).factuals["age"].tolist() == [38]
+
+
+def test_what_stands_in_the_way_is_counted_by_people() -> None:
+    result = make_plans().plan(1)
+    assert group_findings.obstacles(result) == [("lock: age", 1), ("up: hours-per-week", 1)]
+    reasons = dict(group_findings.missing(result))
+    assert sum(reasons.values()) == 2, "dee was not found, and eva has an unknown category"
+    assert any("Complicated" in reason for reason in reasons)
+
+
+def test_small_groups_are_marked() -> None:
+    summary = make().summary(by="sex")
+    assert "Female and Male" in group_findings.warning(summary)
+    assert group_findings.warning(summary.assign(n=FEW)) == ""
+    head, rows = group_findings.by_group(summary)
+    assert [row[0] for row in rows] == ["Female (few)", "Male (few)"]
+    assert all(len(row) == len(head) for row in rows)
+
+
+def test_people_are_told_in_words() -> None:
+    (ann, eva) = group_findings.people_rows(make(), [0, 4])
+    assert ann[:3] == ("ann", "found", "0.17 → 0.52")
+    assert "marital-status: Non-Married → Married" in ann[3]
+    assert eva[1:] == ("unknown category", "– → –", "–")
+    assert group_findings.places_by_status(make())["found"] == [0, 2]
+
+
+def test_people_are_grouped_at_first_by_what_cannot_change() -> None:
+    assert first_column(make().schema) == "sex"
+
+
+@pytest.fixture
+def group(context: BrowserContext, address: str) -> Page:
+    page = opened(context, address)
+    page.get_by_role("tab", name="Many people").click()
+    page.get_by_role("button", name=GO).wait_for()
+    page.get_by_label("How many, at most").fill("20")
+    return page
+
+
+def explain(page: Page) -> None:
+    page.get_by_role("button", name=GO).click()
+    expect(page.get_by_text("people explained.")).to_be_visible(timeout=30_000)
+    page.locator("#group-measures .js-plotly-plot .main-svg").first.wait_for()
+
+
+def choose(page: Page, label: str, option: str) -> None:
+    page.get_by_label(label, exact=True).click()
+    page.get_by_role("option", name=option, exact=True).click()
+
+
+def test_many_people_are_explained_with_progress_and_told_by_group(group: Page, pictures: Path) -> None:
+    expect(group.get_by_text("299 of 300 people fit; 20 of them are drawn at random.")).to_be_visible()
+    group.evaluate(WATCH)
+    group.get_by_role("button", name=GO).click()
+    expect(group.get_by_text("20 people explained.")).to_be_visible(timeout=30_000)
+    assert "0 of 20 people …, with a bar" in group.evaluate("window.seen"), "busy, and visibly so"
+    numbers = group.locator("#group-numbers")
+    expect(numbers.get_by_text("counterfactual found")).to_be_visible()
+    expect(numbers.locator("dd").first).to_have_text("20")
+    expect(group.locator("#group-measures").get_by_text(f"Fewer than {FEW} people are in")).to_be_visible()
+    table = group.get_by_role("region", name="Measures by sex")
+    expect(table.get_by_role("rowheader", name=NASTY)).to_be_visible()
+    assert sum(int(row.locator("td").first.inner_text()) for row in table.locator("tbody tr").all()) == 20
+    for part in ("group-changes", "group-measures"):
+        group.locator(f"#{part} .js-plotly-plot .main-svg").first.wait_for()
+    assert NASTY in group.locator("#group-measures").inner_text()
+    assert group.locator("img").count() == 0
+    group.screenshot(path=pictures / "group-1280.png", full_page=True)
+
+    figure = group.locator("#group-changes [role=img]").first
+    everybody = figure.get_attribute("aria-label") or ""
+    choose(group, "Changes of", "Female")
+    expect(figure).not_to_have_attribute("aria-label", everybody)
+    choose(group, "Group by", "size")
+    expect(group.get_by_role("region", name="Measures by size")).to_be_visible()
+    expect(figure).to_have_attribute("aria-label", everybody)
+
+
+def test_people_are_paged_opened_and_taken_home(group: Page) -> None:
+    explain(group)
+    people = group.locator("#group-people")
+    expect(people.get_by_text("1 to 15 of 20")).to_be_visible()
+    first = people.get_by_role("rowheader").first.inner_text()
+    group.get_by_role("button", name="Next people").click()
+    expect(people.get_by_text("16 to 20 of 20")).to_be_visible()
+    second = people.get_by_role("rowheader").first.inner_text()
+    assert first != second
+    people.get_by_role("button", name=f"Open row {second} alone").click()
+    expect(group.get_by_text(f"Row {second}, opened from a group.")).to_be_visible()
+    expect(group.get_by_text("The model says").first).to_be_visible()
+    group.get_by_role("tab", name="Many people").click()
+    expect(people.get_by_text("16 to 20 of 20")).to_be_visible()
+    files = {}
+    for suffix in ("json", "csv", "html"):
+        with group.expect_download() as download:
+            group.get_by_role("button", name=f"Download the group as {suffix.upper()}").click()
+        files[suffix] = download.value.path().read_text(encoding="utf-8")
+    assert len(Explanation.from_json(files["json"])) == 20
+    assert json.loads(files["json"])["request"]["keep"] == "milestones"
+    assert len(pd.read_csv(BytesIO(files["csv"].encode()))) == 20
+    assert "<!doctype html>" in files["html"]
+    assert "By sex" in files["html"], "the table that is on the page"
+    assert NASTY not in files["html"]
+
+
+def test_nothing_found_is_told_with_its_reasons(group: Page) -> None:
+    choose(group, "Wanted decision", "low")
+    group.get_by_label("Confidence").fill("0.9999")
+    choose(group, "Method", "nearest")
+    explain(group)
+    missing = group.locator("#group-missing")
+    expect(missing.get_by_role("region", name="Reasons")).to_be_visible()
+    counts = [int(text) for text in missing.get_by_role("region", name="Reasons").locator("td").all_inner_texts()]
+    assert 0 < sum(counts) <= 20
+
+
+def test_rows_are_filtered_on_the_page(group: Page) -> None:
+    choose(group, "Filter by", "sex")
+    choose(group, "Values of sex", NASTY)
+    group.keyboard.press("Escape")
+    expect(group.get_by_text("of 300 people fit")).not_to_have_text(
+        "299 of 300 people fit; 20 of them are drawn at random."
+    )
+    group.get_by_label("How many, at most").fill("0")
+    expect(group.get_by_text("give a whole number from 1 to 1000")).to_be_visible()
+
+
+def test_another_table_can_be_uploaded_and_a_wrong_one_is_named(
+    group: Page, nasty: pd.DataFrame, tmp_path: Path
+) -> None:
+    right, wrong = tmp_path / "mine.csv", tmp_path / "wrong.csv"
+    nasty.tail(7).to_csv(right, index=False)
+    nasty.tail(7).drop(columns="score").to_csv(wrong, index=False)
+    for file, says in ((wrong, "score"), (right, "7 people are in mine.csv.")):
+        with group.expect_file_chooser() as chooser:
+            group.get_by_role("button", name="Upload a CSV of people").click()
+        chooser.value.set_files(file)
+        expect(group.get_by_text(says)).to_be_visible()
+    expect(group.get_by_text("7 of 7 people fit; all of them are explained.")).to_be_visible()
+    group.get_by_role("button", name="Back to this page's table").click()
+    expect(group.get_by_text("300 people are in the table of this page.")).to_be_visible()
+
+
+def test_a_search_can_be_stopped(group: Page) -> None:
+    group.get_by_label("How many, at most").fill("300")
+    group.get_by_role("button", name=GO).click()
+    expect(group.get_by_text("of 299 people …")).to_be_visible()
+    group.get_by_role("button", name="Stop explaining").click()
+    expect(group.get_by_text("Stopped.")).to_be_visible()
+    expect(group.get_by_role("button", name=GO)).to_be_enabled()
+    assert group.locator("#group-numbers").count() == 0
+
+
+def test_it_fits_a_phone_and_every_control_has_a_name(group: Page, pictures: Path) -> None:
+    group.set_viewport_size({"width": 390, "height": 844})
+    explain(group)
+    assert group.evaluate("document.documentElement.scrollWidth") <= 390
+    nameless = group.evaluate(
+        """() => [...document.querySelectorAll('button, input, select, textarea, [role=switch], [role=progressbar]')]
+            .filter(it => it.offsetParent && !it.closest('[aria-hidden=true]'))
+            .filter(it => !(it.ariaLabel || it.textContent.trim() || (it.labels && it.labels.length)
+                || it.closest('[aria-label]') || it.getAttribute('aria-labelledby')))
+            .map(it => it.outerHTML.slice(0, 200))"""
+    )
+    assert nameless == []
+    group.screenshot(path=pictures / "group-390.png", full_page=True)
+    figure = group.locator("#group-measures .main-svg").first
+    narrow = figure.get_attribute("width") or ""
+    group.set_viewport_size({"width": 800, "height": 844})
+    expect(figure).not_to_have_attribute("width", narrow)

@@ -1,0 +1,298 @@
+"""What an analyst does on the page, in a browser."""
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import BrowserContext, Download, Page, expect
+
+import counterpath as cp
+from counterpath.explanation.report.page import NOTICE
+
+from .actions import card, choose, find, first_plan, limits, number, plan, press, value, verdict
+from .conftest import NASTY, opened
+from .processes import WAIT
+
+pytestmark = pytest.mark.usefixtures("context")
+expect.set_options(timeout=WAIT)
+_UNNAMED = """
+() => [...document.querySelectorAll("input, button, select, a, [role=switch], [role=slider], [role=combobox]")]
+  .filter((one) => one.checkVisibility() && one.tabIndex >= 0)
+  .filter((one) => !(one.ariaLabel || one.innerText?.trim() || one.labels?.[0]?.innerText?.trim()))
+  .map((one) => one.outerHTML.slice(0, 200))
+"""
+
+
+def test_it_says_what_it_is_about_and_names_every_control(page: Page) -> None:
+    expect(page.get_by_text("Model: risky <b>")).to_be_visible()
+    expect(page.get_by_role("note")).to_have_text(NOTICE)
+    limits(page, "city")
+    limits(page, NASTY)
+    limits(page, "size")
+    assert page.evaluate(_UNNAMED) == []
+    assert page.evaluate("document.documentElement.lang").startswith("en")
+    links = page.get_by_role("navigation", name="Parts of the page").get_by_role("link")
+    for target in links.evaluate_all("links => links.map(link => link.hash)"):
+        assert page.locator(target).count() == 1
+
+
+def test_people_are_found_by_search_at_random_and_by_rejection(page: Page) -> None:
+    search = page.get_by_role("textbox", name="Search people by their values")
+    search.fill("row=17 city=")
+    page.get_by_role("listitem").first.click()
+    expect(page.get_by_text("Row 17, one of")).to_be_visible()
+    seen = value(page, NASTY)
+    search.fill("nobody-is-called-that")
+    expect(page.get_by_text("Nobody has that")).to_be_visible()
+    page.get_by_role("button", name="Next rejected").click()
+    expect(page.get_by_text("Row 18, one of")).to_be_visible()
+    assert value(page, NASTY) != seen
+    page.get_by_role("button", name="Random").click()
+    expect(page.get_by_text("Row 18, one of")).to_be_hidden()
+
+
+def test_the_next_rejected_is_not_decided_as_wanted(page: Page) -> None:
+    choose(page, "Wanted decision", "high")
+    for _ in range(4):
+        page.get_by_role("button", name="Next rejected").click()
+        expect(page.get_by_role("status", name="Decision of the model")).not_to_contain_text("says high")
+
+
+def test_the_decision_follows_the_values_while_they_are_edited(page: Page) -> None:
+    before = verdict(page)
+    number(page, f"Value of {NASTY}").fill("3")
+    expect(page.get_by_role("status", name="Decision of the model")).not_to_have_text(before, use_inner_text=True)
+    expect(page.get_by_text("with values that you have edited")).to_be_visible()
+    choose(page, "Value of city", "C")
+    expect(page.get_by_label("Value of city", exact=True)).to_have_value("C")
+    page.get_by_role("tab", name="Many people").click()
+    page.get_by_role("tab", name="One person").click()
+    assert (value(page, "city"), float(value(page, NASTY))) == ("C", 3)
+
+
+def test_what_cannot_be_is_said_beside_it_and_nothing_is_lost(page: Page) -> None:
+    number(page, "Value of score").fill("7.25")
+    number(page, "Value of children").fill("2.5")
+    alert = card(page, "children").get_by_role("alert")
+    expect(alert).to_contain_text("2.5 is not a whole number")
+    expect(page.get_by_text("No decision")).to_be_visible()
+    number(page, f"Value of {NASTY}").fill("")
+    expect(card(page, NASTY).get_by_role("alert")).to_contain_text("missing value")
+    page.get_by_role("button", name="Find plans").click()
+    expect(page.get_by_text("Something about the values or limits cannot be")).to_be_visible()
+    assert [value(page, name) for name in ("children", NASTY, "score")] == ["2.5", "", "7.25"]
+    number(page, "Value of children").fill("3")
+    number(page, f"Value of {NASTY}").fill("40")
+    expect(page.get_by_text("The model says").first).to_be_visible()
+    expect(page.get_by_role("alert").filter(visible=True)).to_have_count(0)
+
+
+def test_limits_are_checked_beside_them(page: Page) -> None:
+    score = limits(page, "score")
+    number(score, "At least").fill("9")
+    number(score, "At most").fill("2")
+    expect(score.get_by_role("alert")).to_contain_text("low=9 above high=2")
+    number(score, "At least").fill("")
+    number(score, "At most").fill("-100")
+    expect(score.get_by_role("alert")).to_contain_text("outside the range that was asked for")
+    number(score, "At most").fill("")
+    number(score, "Difficulty").fill("0")
+    expect(score.get_by_role("alert")).to_contain_text("expected a positive number")
+
+
+def test_what_is_immutable_looks_so_and_cannot_be_changed(page: Page) -> None:
+    sex = card(page, "sex")
+    expect(sex.get_by_text("cannot change")).to_be_visible()
+    expect(sex.get_by_role("switch", name="Lock sex")).to_be_disabled()
+    expect(sex.get_by_role("switch", name="Lock sex")).to_be_checked()
+    expect(sex.get_by_text("Limits:")).to_have_count(0)
+    expect(card(page, "city").get_by_role("switch", name="Lock city")).to_be_enabled()
+    expect(limits(page, "city").get_by_text("its values have no order")).to_be_visible()
+    expect(card(page, "city").locator(".q-field--disabled")).to_contain_text("Direction")
+
+
+def test_plans_tell_only_what_changes_and_every_limit_is_kept(page: Page) -> None:
+    number(page, "Plans").fill("2")
+    page.get_by_role("switch", name="Lock score").click()
+    choose(limits(page, "children"), "Direction", "only down")
+    choose(limits(page, "size"), "At least", "small")
+    number(page, "Most changes").fill("3")
+    find(page)
+    found = int(page.get_by_text(re.compile(r"^\d plans?\.$")).inner_text()[0])
+    for which in range(1, found + 1):
+        changes = plan(page, which).get_by_role("list", name=f"What changes in plan {which}")
+        names = changes.locator(".cp-feature").all_inner_texts()
+        assert 1 <= len(names) <= 3
+        assert not {"score", "sex"} & set(names)
+        assert "The model says" in plan(page, which).inner_text()
+        assert re.search(r"Probability of another outcome: \S+\s→\s0\.[5-9]", plan(page, which).inner_text())
+    expect(card(page, "score").get_by_text("Limits: locked")).to_be_visible()
+
+
+def test_method_class_and_confidence_are_asked_for(page: Page) -> None:
+    choose(page, "Method", "nearest")
+    expect(page.get_by_text("straight to the nearest training row")).to_be_visible()
+    choose(page, "Wanted decision", "low")
+    number(page, "Confidence").fill("0.6")
+    number(page, "Plans").fill("1")
+    find(page)
+    told = plan(page, 1).inner_text()
+    assert float(re.findall(r"Probability of low: \S+\s→\s>?(\S+)", told)[0]) >= 0.6
+    expect(page.get_by_role("heading", name="Plan 1, by nearest")).to_be_visible()
+    number(page, "Confidence").fill("1.5")
+    page.get_by_role("button", name="Find plans").click()
+    expect(page.get_by_text("a confidence lies between 0 and 1; given 1.5, try 0.5")).to_be_visible()
+
+
+def test_whoever_has_the_decision_needs_no_plan(page: Page) -> None:
+    now = re.findall(r"says (.+) \(", verdict(page))[0]
+    choose(page, "Wanted decision", now)
+    find(page)
+    expect(page.get_by_role("heading", name="Nothing has to change")).to_be_visible()
+
+
+def test_where_nothing_is_found_it_says_why_and_loosens_what_binds(page: Page) -> None:
+    for name in (NASTY, "score", "size", "city", "member"):
+        page.get_by_role("switch", name=f"Lock {name}", exact=True).click()
+    number(page, "Confidence").fill("0.9")
+    number(page, "Plans").fill("1")
+    find(page)
+    expect(page.get_by_role("heading", name="No plan was found")).to_be_visible()
+    expect(plan(page, 1)).to_contain_text("Within what may change the search came to a probability of")
+    expect(plan(page, 1)).to_contain_text("In the way: lock:")
+    unlock = page.get_by_role("button", name="Unlock").first
+    for _ in range(5):
+        press(page, unlock.inner_text())
+        if not unlock.count():
+            break
+    expect(plan(page, 1).get_by_role("button", name="Bookmark plan 1")).to_be_visible()
+    assert page.get_by_role("switch", name=re.compile("Lock "), checked=True).count() < 6
+
+
+def test_the_slider_walks_along_the_path(page: Page) -> None:
+    number(page, "Plans").fill("1")
+    find(page)
+    slider = page.get_by_role("slider", name="Step along the path").locator("[tabindex]")
+    expect(page.get_by_text(re.compile(r"^Step (\d+) of \1 · the plan$"))).to_be_visible()
+    chart = page.get_by_role("img", name=re.compile("^Path of"))
+    chart.locator(".plotly").first.wait_for()
+    end = page.get_by_text(re.compile("^Probability of another outcome: .* uncertainty")).inner_text()
+    for _ in range(10):
+        slider.press("PageDown")
+    expect(page.get_by_text(re.compile(r"^Step 0 of \d+ · the row as asked$"))).to_be_visible()
+    assert page.get_by_text(re.compile("^Probability of another outcome: .* uncertainty")).inner_text() != end
+    page.get_by_role("button", name="All values at this step").click()
+    rows = page.get_by_role("table", name="All values at this step of the path").get_by_role("row").all()[1:]
+    assert all(row.locator("td").first.inner_text() == row.locator("td").last.inner_text() for row in rows)
+    slider.press("ArrowRight")
+    expect(page.get_by_text(re.compile(r"^Step 1 of \d+"))).to_be_visible()
+    for _ in range(10):
+        slider.press("PageUp")
+    expect(page.locator("tr.cp-moved")).not_to_have_count(0)
+    page.get_by_role("button", name="To the row as asked").click()
+    expect(page.get_by_text(re.compile(r"^Step 0 of"))).to_be_visible()
+    assert page.locator(".q-slider__marker-labels").first.inner_text().split()[0] == "now"
+
+
+def test_the_map_shows_the_path_and_says_what_it_shows(page: Page) -> None:
+    number(page, "Plans").fill("1")
+    find(page)
+    drawing = page.get_by_role("img", name=re.compile("^Latent map with the paths of geodesic"))
+    drawing.locator(".plotly").first.wait_for()
+    expect(drawing).to_have_accessible_name(re.compile("latent dimensions|latent space itself"))
+
+
+def test_methods_and_bookmarks_are_compared_side_by_side(page: Page) -> None:
+    number(page, "Plans").fill("2")
+    find(page)
+    for which in (1, 2):
+        page.get_by_role("button", name=f"Bookmark plan {which}").click()
+    kept = page.get_by_role("table", name="Bookmarked plans side by side")
+    expect(kept.get_by_role("columnheader")).to_have_count(3)
+    expect(kept.get_by_role("row", name=re.compile("^probability"))).to_contain_text("→")
+    page.get_by_role("button", name="Compare methods").click()
+    table = page.get_by_role("table", name="What each method finds for this person")
+    table.wait_for()
+    methods = table.get_by_role("rowheader").all_inner_texts()
+    assert {"sgd", "rsgd", "geodesic", "face", "nearest"} <= set(methods)
+    page.get_by_role("img", name=re.compile("^Latent map with the paths of .*sgd.* nearest")).wait_for()
+    page.get_by_role("button", name="Remove 1").click()
+    expect(kept.get_by_role("columnheader")).to_have_count(2)
+
+
+def test_a_search_can_be_stopped_and_another_begun(page: Page) -> None:
+    page.get_by_role("button", name="Compare methods").click()
+    page.get_by_text("Comparing:").wait_for()
+    page.get_by_role("button", name="Stop").click()
+    expect(page.get_by_text("Stopped.")).to_be_visible()
+    expect(page.get_by_role("button", name="Compare methods")).to_be_enabled()
+    number(page, "Plans").fill("1")
+    find(page)
+    expect(plan(page, 1)).to_be_visible()
+    expect(page.get_by_role("table", name="What each method finds for this person")).to_have_count(0)
+
+
+def _download(page: Page, suffix: str) -> Download:
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name=f"Download the plans as {suffix}").click()
+    assert waiting.value.suggested_filename == f"explanation.{suffix.lower()}"
+    return waiting.value
+
+
+def test_plans_are_taken_home_as_json_csv_and_html(page: Page, tmp_path: Path) -> None:
+    number(page, "Plans").fill("2")
+    find(page)
+    files = {}
+    for suffix in ("JSON", "CSV", "HTML"):
+        files[suffix] = tmp_path / f"explanation.{suffix.lower()}"
+        _download(page, suffix).save_as(files[suffix])
+    result = cp.Explanation.from_json(files["JSON"])
+    assert result.plans == 2
+    assert result.factuals[NASTY].iloc[0] == pytest.approx(float(value(page, NASTY)))
+    assert files["CSV"].read_text().count("\n") == 3
+    report = files["HTML"].read_text()
+    assert NOTICE in report
+    assert "<script src" not in report
+
+
+def test_a_value_that_the_model_does_not_know_is_said(page: Page) -> None:
+    page.get_by_role("textbox", name="Search people by their values").fill("city=Atlantis")
+    page.get_by_role("listitem").first.click()
+    expect(page.get_by_text("No decision")).to_be_visible()
+    expect(page.get_by_role("alert").filter(visible=True).first).to_contain_text("Atlantis")
+    find(page)
+    expect(plan(page, 1)).to_contain_text("never seen in training")
+
+
+def test_tabs_share_nothing(context: BrowserContext, address: str) -> None:
+    one, other = opened(context, address), opened(context, address)
+    number(one, f"Value of {NASTY}").fill("1234")
+    find(one)
+    expect(plan(one, 1)).to_be_visible()
+    assert value(other, NASTY) != "1234"
+    expect(plan(other, 1)).to_have_count(0)
+
+
+def test_the_first_plan_appears_within_a_second(page: Page) -> None:
+    times = []
+    for _ in range(3):
+        page.get_by_role("button", name="Next rejected").click()
+        expect(plan(page, 1)).to_have_count(0)
+        times.append(first_plan(page))
+        page.get_by_role("button", name="Stop", disabled=True).wait_for()
+    assert min(times) < 1000, times
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_it_fits_a_desk_and_a_phone(page: Page, width: int, pictures: Path) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    number(page, "Plans").fill("2")
+    limits(page, "score")
+    find(page)
+    page.get_by_role("button", name="Bookmark plan 1").click()
+    page.get_by_role("button", name="Compare methods").click()
+    page.get_by_role("table", name="What each method finds for this person").wait_for()
+    page.locator("#map .plotly").first.wait_for()
+    page.wait_for_timeout(500)  # what is drawn settles
+    page.screenshot(path=pictures / f"explorer-{width}.png", full_page=True)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width

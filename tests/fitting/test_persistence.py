@@ -1,0 +1,75 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+from torch import Tensor
+
+import counterpath as cp
+from counterpath.fitting.fitted import Learned
+from counterpath.fitting.persistence import fitting_together, pack, unpack
+from counterpath.models.flow import FlowModel
+from counterpath.models.latent import given
+from counterpath.utils.errors import InputError, StoreError
+from tests.tables import LABEL, features, small
+
+CPU = torch.device("cpu")
+
+
+def through_json(learned: Learned) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    config, tensors = pack(learned)
+    return json.loads(json.dumps(config)), tensors
+
+
+def test_what_was_learned_survives_json_and_tensors(learned: Learned) -> None:
+    config, tensors = through_json(learned)
+    again = unpack(config, tensors, model=None, generator=None, device=CPU)
+    x = learned.rows[:9]
+    assert again.encoder == learned.encoder
+    assert again.subject.classes == learned.subject.classes
+    assert torch.equal(again.subject.answers(x), learned.subject.answers(x))
+    assert torch.equal(again.space.encode(x), learned.space.encode(x))
+    z, told = learned.space.encode(x), given(learned.space, x)
+    for name in ("mean", "mean_jac", "std", "std_jac", "category"):
+        one, other = (getattr(model.space.linearize(z, told), name) for model in (again, learned))
+        assert torch.equal(one, other), name
+    assert torch.equal(again.held_out, learned.held_out)
+    assert again.held_out.dtype == torch.bool
+    assert not any(parameter.requires_grad for parameter in again.generator.parameters())
+
+
+def test_a_flow_is_packed_where_there_is_one(learned: Learned) -> None:
+    flow = FlowModel(learned.encoder.width).eval()
+    config, tensors = through_json(replace(learned, flow=flow))
+    again = unpack(config, tensors, model=None, generator=None, device=CPU)
+    assert again.flow is not None
+    assert torch.equal(again.flow.encode(learned.rows[:5]), flow.encode(learned.rows[:5]))
+    assert not any(name.startswith("flow") for name in pack(learned)[1])
+
+
+def test_tensors_that_do_not_fit_are_told(learned: Learned) -> None:
+    config, tensors = through_json(learned)
+    for broken in (
+        {name: tensor for name, tensor in tensors.items() if name != "rows"},
+        {name: tensor for name, tensor in tensors.items() if not name.startswith("space.decoder")},
+        {**tensors, "classifier.head.bias": torch.zeros(17)},
+    ):
+        with pytest.raises(StoreError, match="do not fit together"):
+            unpack(config, broken, model=None, generator=None, device=CPU)
+
+
+def test_an_error_of_the_user_s_input_stays_one() -> None:
+    with pytest.raises(InputError, match="as it was"), fitting_together():
+        raise InputError("as it was")
+
+
+@pytest.mark.filterwarnings("ignore:The generative model:counterpath.errors.CounterpathWarning")
+def test_class_weights_by_label_survive(people: pd.DataFrame, tmp_path: Path) -> None:
+    explainer = small(epochs=3, class_weight={"low": 2.0, "mid": 1.0}).fit(people, LABEL)
+    again = cp.load(explainer.save(tmp_path / "model"))
+    assert again.class_weight == {"low": 2.0, "mid": 1.0}
+    rows = features(people).head(5)
+    pd.testing.assert_frame_equal(again.predict_proba(rows), explainer.predict_proba(rows), check_exact=True)

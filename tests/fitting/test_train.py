@@ -1,0 +1,63 @@
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from counterpath.fitting.train import class_weights, hold_out, schedule
+from counterpath.utils.errors import InputError
+from tests.tables import LABEL, mixed, small
+
+
+@given(st.integers(10, 10**6), st.integers(1, 5000))
+def test_a_schedule_makes_about_so_many_steps_within_its_bounds(rows: int, steps: int) -> None:
+    batch, epochs = schedule(rows, steps)
+    assert 16 <= batch <= 512
+    assert 20 <= epochs <= 400
+    if 20 < epochs < 400:
+        assert abs(epochs * rows / batch - steps) <= rows / batch
+
+
+@given(st.integers(0, 60_000), st.integers(0, 5))
+def test_a_tenth_is_held_out(count: int, seed: int) -> None:
+    held_out = hold_out(count, seed)
+    assert len(held_out) == count
+    assert int(held_out.sum()) == (0 if count < 200 else min(4000, count // 10))
+    assert torch.equal(held_out, hold_out(count, seed))
+
+
+def test_another_seed_holds_out_others() -> None:
+    assert not torch.equal(hold_out(1000, 0), hold_out(1000, 1))
+
+
+def test_class_weights_are_scikit_learn_s() -> None:
+    labels = np.array([0, 0, 0, 1])
+    assert class_weights(None, ("a", "b"), labels) == (1.0, 1.0)
+    assert class_weights("balanced", ("a", "b"), labels) == pytest.approx((4 / 6, 2.0))
+    assert class_weights({"b": 5.0}, ("a", "b"), labels) == (1.0, 5.0)
+    for bad in ("equal", {"c": 1.0}):
+        with pytest.raises(InputError, match="expected None, 'balanced' or weights for"):
+            class_weights(bad, ("a", "b"), labels)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ({"latent": 0}, "latent is 0; expected a whole number from 1, or 'auto'"),
+        ({"epochs": "fast"}, "epochs is 'fast'"),
+        ({"centers": -3}, "centers is -3"),
+        ({"hidden": ()}, "expected widths of layers"),
+        ({"number": "sigmoud"}, "unknown way to decode numbers 'sigmoud'"),
+    ],
+)
+def test_sizes_that_cannot_be_are_refused(sizes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        small(**sizes).fit(mixed(30), LABEL)
+
+
+def test_classes_of_a_few_rows_are_not_held_out() -> None:
+    labels = np.array([0] * 300 + [1] * 5)
+    assert not hold_out(305, 0, labels)[300:].any()
+    assert hold_out(305, 0, labels)[:300].any()

@@ -1,0 +1,118 @@
+"""The fast path against the plain one, on a GPU."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import counterpath as cp
+from counterpath.geometry import kernels
+from counterpath.geometry.linearize import jacobian, jacobian_autodiff
+from counterpath.search import problem
+from counterpath.search.feasible import Scope
+from counterpath.search.method import METHODS, Parts
+from counterpath.search.objective import Objective, Wanted
+from counterpath.search.problem import Walk
+from counterpath.search.step import slope
+from counterpath.search.traverse import Trajectory, at_confidence, traverse
+from tests.conftest import random_classifier, random_vae
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
+@pytest.fixture(scope="module")
+def models() -> Parts:
+    return Parts(random_classifier().float().cuda(), random_vae().float().cuda()).folded()
+
+
+@pytest.fixture(scope="module")
+def rows() -> torch.Tensor:
+    return torch.rand(300, 6, generator=torch.Generator().manual_seed(0)).cuda()
+
+
+def _walk(models: Parts, rows: torch.Tensor, method: str, **options: object) -> Trajectory:
+    recipe = METHODS[method](models)
+    options = {"steps": 20, "block_size": 128} | options
+    return traverse(recipe.model, recipe.metric, Objective(models.classifier), rows, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("method", ["rsgd", "rsgd-c"])
+def test_a_step_with_kernels_is_one_without(
+    models: Parts, rows: torch.Tensor, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe, objective = METHODS[method](models), Objective(models.classifier)
+    with torch.no_grad():
+        z = recipe.model.encode(rows)
+        fast = slope(recipe.model, recipe.metric, objective, z, rows, None, 1e-3)
+        monkeypatch.setattr(kernels, "usable", lambda *tensors: False)
+        plain = slope(recipe.model, recipe.metric, objective, z, rows, None, 1e-3)
+    for name in ("x", "loss", "probability", "sigma", "gradient", "direction"):
+        one, other = getattr(fast, name).double(), getattr(plain, name).double()
+        assert (one - other).norm() <= 1e-4 * other.norm(), name
+    assert torch.equal(fast.valid, plain.valid)
+
+
+def test_derivatives_by_torch_pass_the_kernels_by(models: Parts, rows: torch.Tensor) -> None:
+    assert models.vae is not None
+    with torch.no_grad():
+        z = models.vae.encode(rows)
+        for module in (models.vae.decoder, models.vae.precision):
+            fast, plain = jacobian(module, z)[1], jacobian_autodiff(module, z)[1]
+            assert (fast - plain).norm() <= 1e-4 * plain.norm()
+    z.requires_grad_()
+    slope_by_z = torch.autograd.grad(models.vae.uncertainty(z).sum(), z)[0]
+    torch.testing.assert_close(slope_by_z, jacobian(models.vae.precision, z.detach())[1].sum(1), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("method", ["wachter", "ambient", "sgd", "rsgd", "rsgd-c"])
+@pytest.mark.parametrize("stop", [None, 0.6])
+def test_a_replayed_search_has_the_bits_of_one_that_is_not(
+    models: Parts, rows: torch.Tensor, method: str, stop: float | None
+) -> None:
+    rule = {} if stop is None else {"stop": at_confidence(stop)}
+    # A rule that is the user's own is not recorded.
+    same = {} if stop is None else {"stop": lambda here: here.probability >= stop}
+    if stop is None:
+        same = {"stop": lambda here: torch.zeros_like(here.valid)}
+    replayed, plain = _walk(models, rows, method, **rule), _walk(models, rows, method, **same)
+    for name in ("z", "x", "probability", "steps", "reason", "length"):
+        assert torch.equal(getattr(replayed, name), getattr(plain, name)), name
+    ends = _walk(models, rows, method, keep="end", **rule)
+    assert torch.equal(ends.end, replayed.end)
+
+
+@pytest.mark.parametrize("features", [12, 40])
+def test_metrics_of_any_size_can_be_searched(features: int) -> None:
+    """Small ones are recorded, and larger ones, whose systems a library solves, are not."""
+    parts, rows = Parts(random_classifier(features).float().cuda()), torch.rand(20, features).cuda()
+    found = _walk(parts, rows, "ambient", steps=6)
+    assert bool(found.end.isfinite().all())
+    plain = _walk(parts, rows, "ambient", steps=6, stop=lambda here: torch.zeros_like(here.valid))
+    assert torch.equal(found.x, plain.x)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("method", ["sgd", "rsgd", "rsgd-c"])
+def test_a_search_for_people_that_is_replayed_has_the_bits_of_one_that_is_not(
+    explainer: cp.Explainer, tmp_path: Path, method: str, exact: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learned = cp.load(explainer.save(tmp_path / "model"), device="cuda").learned_
+    quest, wanted = replace(learned.quest(Walk(steps=40)), exact=exact), Wanted(1, confidence=0.6)
+    rows = learned.rows[~wanted.met(learned.answers)][:60]
+    scope, recipe = Scope.of(learned.encoder, rows), METHODS[method](learned.parts)
+    replayed = quest.pursue(recipe, scope, wanted)
+    monkeypatch.setattr(problem, "never_waits", lambda *pieces: False)
+    plain = quest.pursue(recipe, scope, wanted)
+    for name in ("row", "x", "z", "sigma", "probability", "reason", "led"):
+        assert torch.equal(getattr(replayed, name), getattr(plain, name)), name
+
+
+@pytest.mark.parametrize("method", ["sgd", "rsgd", "rsgd-c"])
+def test_a_search_on_a_gpu_is_one_on_a_cpu(models: Parts, rows: torch.Tensor, method: str) -> None:
+    on_cpu = Parts(models.classifier.cpu(), models.vae.cpu())
+    here = _walk(on_cpu, rows.cpu(), method, steps=3)
+    there = _walk(Parts(models.classifier.cuda(), models.vae.cuda()), rows, method, steps=3)
+    assert (there.z.cpu() - here.z).norm(dim=-1).median() <= 1e-5
+    rough = _walk(Parts(models.classifier.cuda(), models.vae.cuda()), rows, method, steps=3, tf32=True)
+    assert (rough.z.cpu() - here.z).norm(dim=-1).median() <= 2e-2

@@ -1,0 +1,31 @@
+import torch
+
+from counterpath.data.surface import Surface
+from counterpath.search.method import METHODS, Parts
+from counterpath.search.objective import Objective
+from counterpath.search.traverse import Trajectory, at_confidence, sweep, traverse
+
+
+def test_chunks_end_where_all_rows_together_end(parts: Parts, surface: Surface) -> None:
+    x, recipe, objective = surface.x[:200], METHODS["rsgd"](parts), Objective(parts.classifier)
+    options = {"stop": at_confidence(0.6), "steps": 20, "block_size": 64}
+    whole = traverse(recipe.model, recipe.metric, objective, x, **options)
+    chunks = sweep(recipe.model, recipe.metric, objective, x.split(70), device=x.device, **options)
+    found = list(chunks)
+    assert [len(part.end) for part in found] == [70, 70, 60]
+    assert all(part.x.shape[0] == 1 for part in found), "only ends are kept"
+    assert torch.equal(torch.cat([part.end for part in found]), whole.end)
+    assert torch.equal(torch.cat([part.reason for part in found]), whole.reason)
+
+
+def test_one_chunk_is_held_at_a_time(parts: Parts, surface: Surface) -> None:
+    recipe, asked = METHODS["sgd"](parts), []
+
+    def chunks() -> object:
+        for number in range(3):
+            asked.append(number)
+            yield surface.x[:10]
+
+    ends = sweep(recipe.model, recipe.metric, Objective(parts.classifier), chunks(), device=surface.x.device, steps=1)  # type: ignore[arg-type]
+    assert isinstance(next(ends), Trajectory)
+    assert asked == [0]

@@ -1,0 +1,308 @@
+"""What the service answers, by a real server."""
+
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pandas as pd
+import pytest
+
+import counterpath as cp
+from counterpath.service.api import create, publish
+from counterpath.service.dispatcher import Desk
+from counterpath.service.schemas import ErrorAnswer, ExplainAnswer, ModelCard, records
+from counterpath.service.settings import Settings
+from counterpath.utils.errors import InputError
+from tests.tables import CITIES, CLASSES, LABEL, features
+
+from .conftest import served, service
+
+EXPLAIN, PREDICT = "/v1/models/people:explain", "/v1/models/people:predict"
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture(scope="module")
+def rows(people: pd.DataFrame) -> list[dict[str, Any]]:
+    return records(features(people).head(60))
+
+
+def test_an_answer_has_all_that_the_explanation_has(
+    client: httpx.Client, explainer: cp.Explainer, people: pd.DataFrame, rows: list[dict[str, Any]]
+) -> None:
+    asked = {"target_class": "low", "confidence": 0.6, "plans": 2, "keep": "milestones", "lock": ["sex"]}
+    answer = client.post(EXPLAIN, json={"rows": rows[:4], **asked})
+    assert answer.status_code == 200
+    ExplainAnswer.model_validate(answer.json())
+    wanted = explainer.explain(features(people).head(4), **asked)
+    got = answer.json()["rows"]
+    plans = [plan for person in got for plan in person["plans"]]
+    assert [plan["status"] for plan in plans] == wanted.status["status"].tolist()
+    assert [plan["sentence"] for plan in plans] == wanted.sentences.tolist()
+    assert [person["class_before"] for person in got] == wanted.outcome["class_before"].tolist()[::2]
+    assert [plan["probability_after"] for plan in plans] == wanted.outcome["probability_after"].tolist()
+    assert pd.DataFrame([plan["counterfactual"] for plan in plans])["debt"].tolist() == pytest.approx(
+        wanted.counterfactuals["debt"].tolist(), abs=0
+    )
+    assert [plan["measures"]["l1"] for plan in plans] == wanted.measures()["l1"].tolist()
+    changed = [(change["feature"], change["from"], change["to"]) for plan in plans for change in plan["changes"]]
+    assert changed == list(wanted.changes[["feature", "from", "to"]].itertuples(index=False, name=None))
+    assert plans[0]["milestones"][-1]["features"] == plans[0]["counterfactual"]
+    assert [stop["changes"] for stop in plans[0]["milestones"]] == wanted.milestones("p0", plan=1)["changes"].tolist()
+    assert any(change["difference"] is None for plan in plans for change in plan["changes"])
+
+
+def test_as_much_of_the_way_is_told_as_is_asked_for(client: httpx.Client, rows: list[dict[str, Any]]) -> None:
+    plan = client.post(EXPLAIN, json={"rows": rows[:1], "target_class": "low"}).json()["rows"][0]["plans"][0]
+    assert "path" not in plan
+    assert "milestones" not in plan
+    asked = {"rows": rows[:1], "target_class": "low", "keep": "all"}
+    plan = client.post(EXPLAIN, json=asked).json()["rows"][0]["plans"][0]
+    assert [point["step"] for point in plan["path"]] == list(range(len(plan["path"])))
+    assert plan["path"][-1]["features"] == plan["counterfactual"]
+    assert plan["path"][-1]["probability"] == plan["probability_after"]
+
+
+def test_a_prediction_is_the_explainers(
+    client: httpx.Client, explainer: cp.Explainer, people: pd.DataFrame, rows: list[dict[str, Any]]
+) -> None:
+    answer = client.post(PREDICT, json={"rows": rows[:3]}).json()
+    assert answer["classes"] == list(CLASSES)
+    assert [row["class"] for row in answer["rows"]] == explainer.predict(features(people).head(3)).tolist()
+    given = explainer.predict_proba(features(people).head(3)).to_numpy().tolist()
+    assert [row["probabilities"] for row in answer["rows"]] == given
+
+
+def test_no_rows_get_no_answers(client: httpx.Client) -> None:
+    assert client.post(EXPLAIN, json={"rows": []}).json() == {"model": "people", "rows": []}
+    assert client.post(PREDICT, json={"rows": []}).json()["rows"] == []
+
+
+def test_a_category_that_was_never_seen_is_that_rows_own_matter(
+    client: httpx.Client, rows: list[dict[str, Any]]
+) -> None:
+    asked = {"rows": [rows[0] | {"city": "Atlantis <img src=x>"}, rows[1]], "target_class": "low"}
+    strange, usual = client.post(EXPLAIN, json=asked).json()["rows"]
+    assert strange["plans"][0]["status"] == "unknown_category"
+    assert "Atlantis <img src=x>" in strange["plans"][0]["reason"]
+    assert strange["class_before"] is None
+    assert usual["plans"][0]["status"] in ("found", "already", "crosses_gap")
+    answer = client.post(PREDICT, json={"rows": asked["rows"]})
+    assert answer.status_code == 422
+    assert "row 0: 'Atlantis" in answer.json()["error"]["message"]
+
+
+def test_a_model_describes_itself(client: httpx.Client, explainer: cp.Explainer) -> None:
+    assert client.get("/v1/models").json() == {"models": [{"name": "people", "target": LABEL, "features": 7}]}
+    card = ModelCard.model_validate(client.get("/v1/models/people").json())
+    assert card.target == LABEL
+    assert card.classes == list(CLASSES)
+    assert [feature.name for feature in card.features] == list(explainer.schema_.names)
+    assert card.features[0].categories == list(CITIES)
+    assert "geodesic" in card.methods
+    assert "flow" not in card.methods  # it needs a flow, and none was fitted
+    assert card.diagnostics == str(explainer.diagnostics())
+
+
+WRONG = [
+    ({"rows": [{}]}, "invalid", "rows[0].city: Field required (and 6 more)"),
+    ({"rows": [{"debt": "much"}]}, "invalid", "rows[0].debt"),
+    ({"rows": [{"debt": True}]}, "invalid", "rows[0].debt"),
+    ({"rows": [{"debt": None}]}, "invalid", "rows[0].debt"),
+    ({"rows": [{"debt": [1]}]}, "invalid", "rows[0].debt"),
+    ({"rows": [{"children": 1.5}]}, "invalid", "rows[0].children"),
+    ({"rows": [{"member": 1}]}, "invalid", "rows[0].member"),
+    ({"rows": [{"city": 3}]}, "invalid", "rows[0].city"),
+    ({"rows": [{"height": 3}]}, "invalid", "rows[0].height"),
+    ({"rows": [{"score": 1e300}]}, "unusable", "column 'score', row 0: 1e+300 is too far from the training rows"),
+    ({"rows": {}}, "invalid", "rows"),
+    ({"rows": "x"}, "invalid", "rows"),
+    ([], "invalid", "the body"),
+    ({"target_class": "poor"}, "invalid", "target_class: Value error, expected one of: 'high', 'low', 'mid', 'other'"),
+    ({"confidence": 1}, "invalid", "confidence"),
+    ({"confidence": "0.5"}, "invalid", "confidence"),
+    ({"method": "magic"}, "invalid", "method"),
+    ({"method": "flow"}, "invalid", "method"),
+    ({"keep": "some"}, "invalid", "keep"),
+    ({"plans": 0}, "invalid", "plans"),
+    ({"plans": 10**9}, "invalid", "plans"),
+    ({"lock": ["height"]}, "invalid", "lock[0]"),
+    (
+        {"lock": ["city", "size", "children", "member", "sex", "debt", "score"]},
+        "unusable",
+        "leaves nothing that could change",
+    ),
+    ({"directions": {"city": "up"}}, "invalid", "directions.city"),
+    ({"directions": {"debt": "sideways"}}, "invalid", "directions.debt"),
+    ({"ranges": {"debt": [9, 1]}}, "unusable", "low=9.0 above high=1.0; swap them?"),
+    ({"ranges": {"debt": [1]}}, "invalid", "ranges.debt"),
+    ({"ranges": {"city": ["Z"]}}, "invalid", "ranges.city[0]"),
+    ({"difficulty": {"debt": 0}}, "invalid", "difficulty.debt"),
+    ({"seconds": 0}, "invalid", "seconds"),
+    ({"seconds": 1e6}, "invalid", "seconds"),
+    ({"colour": "red"}, "invalid", "colour: Extra inputs are not permitted"),
+]
+
+
+@pytest.mark.parametrize(("change", "code", "said"), WRONG)
+def test_what_is_wrong_is_named(
+    client: httpx.Client, rows: list[dict[str, Any]], change: Any, code: str, said: str
+) -> None:
+    body = change
+    if isinstance(change, dict):
+        body = {"rows": rows[:1]} | change
+        if isinstance(body["rows"], list) and body["rows"][0]:
+            body["rows"] = [rows[0] | body["rows"][0]]
+    answer = client.post(EXPLAIN, json=body)
+    assert answer.status_code == 422
+    error = ErrorAnswer.model_validate(answer.json()).error
+    assert error.code == code
+    assert said in error.message
+
+
+def test_not_a_number_is_not_json(client: httpx.Client, rows: list[dict[str, Any]]) -> None:
+    for text in ("NaN", "Infinity", "-Infinity", "1e999"):
+        body = json.dumps({"rows": [rows[0], rows[1] | {"debt": "X"}]}).replace('"X"', text)
+        answer = client.post(EXPLAIN, content=body, headers=JSON)
+        assert answer.status_code == 422
+        assert answer.json()["error"]["code"] == "not_json"
+        assert answer.json()["error"]["details"][0]["place"] == "rows[1].debt"
+
+
+def test_an_empty_body_is_no_question(client: httpx.Client) -> None:
+    assert client.post(EXPLAIN, content=b"", headers=JSON).status_code == 422
+
+
+def test_too_many_rows(client: httpx.Client, rows: list[dict[str, Any]]) -> None:
+    answer = client.post(PREDICT, json={"rows": rows[:51]})
+    assert answer.status_code == 413
+    assert "51 rows; expected at most 50" in answer.json()["error"]["message"]
+    assert client.post(PREDICT, json={"rows": rows[:50]}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "name", ["nobody", "../people", "..%2f..%2fetc%2fpasswd", "people%00", "%2e%2e", "", "a" * 5000, "people:"]
+)
+def test_there_is_no_other_model(client: httpx.Client, name: str) -> None:
+    for answer in (
+        client.get(f"/v1/models/{name}" if name else "/v1/models/"),
+        client.post(f"/v1/models/{name}:explain", content=b"{}", headers=JSON),
+    ):
+        assert answer.status_code == 404
+        assert ErrorAnswer.model_validate(answer.json()).error.code == "not_found"
+
+
+def test_a_method_that_an_address_does_not_have(client: httpx.Client) -> None:
+    answer = client.get(EXPLAIN)
+    assert answer.status_code == 405
+    assert answer.headers["allow"] == "POST"
+
+
+def test_health_readiness_and_metrics(client: httpx.Client, rows: list[dict[str, Any]]) -> None:
+    assert client.get("/healthz").json() == {"status": "ok"}
+    assert client.get("/readyz").json() == {"status": "ready"}
+    client.post(PREDICT, json={"rows": rows[:7]})
+    client.get("/nowhere/at/all")
+    text = client.get("/metrics").text
+    assert f'counterpath_requests_total{{method="POST",route="{PREDICT}",status="200"}}' in text
+    assert 'counterpath_requests_total{method="GET",route="other",status="404"}' in text
+    assert 'counterpath_queue_length{kind="explain"} 0.0' in text
+    assert 'counterpath_batch_questions_bucket{kind="predict",le="1.0"}' in text
+    assert "counterpath_request_seconds_bucket" in text
+    assert "process_resident_memory_bytes" in text
+
+
+def test_a_question_has_so_long_and_no_longer(explainer: cp.Explainer, rows: list[dict[str, Any]]) -> None:
+    with service({"people": explainer}, Settings()) as client:
+        asked = {"rows": rows, "target_class": "low", "plans": 9, "confidence": 0.9, "method": "rsgd"}
+        started = time.monotonic()
+        answer = client.post(EXPLAIN, json=asked | {"seconds": 0.3})
+        assert answer.status_code == 504
+        assert answer.json()["error"]["code"] == "out_of_time"
+        assert time.monotonic() - started < 5
+        assert client.post(PREDICT, json={"rows": rows[:1]}).status_code == 200
+
+
+def test_who_goes_away_is_no_longer_waited_for(explainer: cp.Explainer, rows: list[dict[str, Any]]) -> None:
+    with service({"people": explainer}, Settings()) as client:
+        address = str(client.base_url)
+        for keep in ("all", "end"):  # the second waits for the first
+            asked = {"rows": rows[:50], "plans": 9, "confidence": 0.9, "method": "rsgd", "keep": keep, "seconds": 5}
+            with pytest.raises(httpx.ReadTimeout):
+                httpx.post(f"{address}{EXPLAIN}", json=asked, timeout=0.7)
+        until = time.monotonic() + 10
+        while 'status="499"' not in (text := client.get("/metrics").text) and time.monotonic() < until:
+            time.sleep(0.05)
+        assert f'counterpath_requests_total{{method="POST",route="{EXPLAIN}",status="499"}}' in text
+        assert 'counterpath_queue_length{kind="explain"} 0.0' in text
+
+
+def test_a_full_queue_says_when_to_come_again(explainer: cp.Explainer, rows: list[dict[str, Any]]) -> None:
+    with service({"people": explainer}, Settings(queue=1)) as client:
+        address = f"{client.base_url}{EXPLAIN}"
+        with ThreadPoolExecutor() as others:
+            for keep in ("all", "end"):  # the first is being answered, and the second waits
+                asked = {"rows": rows[:50], "plans": 9, "confidence": 0.9, "method": "rsgd", "keep": keep, "seconds": 3}
+                others.submit(httpx.post, address, json=asked, timeout=60)
+                time.sleep(0.7)
+            answer = client.post(EXPLAIN, json={"rows": rows[:1]})
+            assert client.get("/healthz").status_code == 200
+        assert answer.status_code == 503
+        assert answer.json()["error"]["code"] == "busy"
+        assert 1 <= int(answer.headers["retry-after"]) <= 60
+
+
+def test_a_service_that_stops_is_not_ready(explainer: cp.Explainer, rows: list[dict[str, Any]]) -> None:
+    desk = Desk({"people": explainer})
+    with served(create(desk)) as address:
+        desk.stopping = True
+        assert httpx.get(f"{address}/readyz").status_code == 503
+        assert httpx.get(f"{address}/healthz").status_code == 200
+        answer = httpx.post(f"{address}{EXPLAIN}", json={"rows": rows[:1]})
+        assert answer.status_code == 503
+        assert "retry-after" in answer.headers
+
+
+def test_a_fault_of_ours_has_an_id_and_no_traceback(
+    explainer: cp.Explainer, rows: list[dict[str, Any]], caplog: pytest.LogCaptureFixture
+) -> None:
+    app = create(Desk({"people": explainer}))
+
+    @app.get("/broken")
+    async def broken() -> None:
+        raise RuntimeError("secret words")
+
+    with served(app) as address:
+        answer = httpx.get(f"{address}/broken")
+    assert answer.status_code == 500
+    error = ErrorAnswer.model_validate(answer.json()).error
+    assert error.id is not None
+    assert "secret words" not in answer.text
+    assert "Traceback" not in answer.text
+    assert error.id in caplog.text
+    assert "secret words" in caplog.text
+
+
+def test_a_model_that_comes_later_is_offered_too(explainer: cp.Explainer, rows: list[dict[str, Any]]) -> None:
+    desk = Desk({})
+    app = create(desk)
+    with served(app) as address:
+        assert httpx.get(f"{address}/readyz").status_code == 503
+        assert httpx.post(f"{address}{PREDICT}", json={"rows": rows[:1]}).status_code == 404
+        desk.models["people"] = explainer
+        publish(app, "people")
+        assert httpx.post(f"{address}{PREDICT}", json={"rows": rows[:1]}).status_code == 200
+        assert PREDICT in httpx.get(f"{address}/openapi.json").json()["paths"]
+    desk.models["a/b"] = explainer
+    with pytest.raises(InputError, match="cannot be part of an address"):
+        publish(app, "a/b")
+
+
+def test_the_example_of_the_description_is_nobody_and_gets_an_answer(
+    client: httpx.Client, people: pd.DataFrame
+) -> None:
+    described = client.get("/openapi.json").json()["paths"][EXPLAIN]["post"]["requestBody"]
+    example = described["content"]["application/json"]["example"]
+    assert client.post(EXPLAIN, json=example).status_code == 200
+    assert not (features(people)["debt"] == example["rows"][0]["debt"]).any()

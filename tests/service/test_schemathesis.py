@@ -1,0 +1,51 @@
+"""Whatever the description of the service allows and forbids, sent to it: Schemathesis with all its checks.
+
+It runs as a program of its own, which alone has all its phases: the description's examples, every boundary of every
+field (that is most of the requests), and random questions.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from counterpath.service.api import create
+from counterpath.service.dispatcher import Desk
+from counterpath.service.settings import Settings
+from tests.tables import LABEL, small
+
+from .conftest import served
+
+HERE = Path(__file__).parent
+
+
+@pytest.mark.filterwarnings(
+    "ignore::counterpath.errors.CounterpathWarning"
+)  # that the model is not good, which it is not
+def test_the_service_keeps_to_its_description(people: pd.DataFrame, tmp_path: Path) -> None:
+    # Which questions are taken does not depend on how good the search is, so it may be quick.
+    few = people[["city", "size", "children", "debt", LABEL]].head(200)
+    quick = small(method="nearest", epochs=5).fit(few, LABEL)
+    settings = Settings(rows=5)
+    with served(create(Desk({"people": quick}, settings), settings)) as address:
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "schemathesis.cli", "--config-file", HERE / "schemathesis.toml", "run"),
+                *(f"{address}/openapi.json", "--checks", "all", "--phases", "examples,coverage,fuzzing"),
+                *("--max-examples", "15", "--seed", "1", "--generation-database", "none", "--no-color"),
+            ],
+            cwd=tmp_path,
+            env=os.environ | {"SCHEMATHESIS_HOOKS": "tests.service.schemathesis_hooks", "PYTHONPATH": str(HERE.parents[1])},
+            capture_output=True,
+            encoding="utf-8",
+            check=False,
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"Tested: 7\b", done.stdout), done.stdout
+    generated = re.search(r"(\d+) generated, \1 passed", done.stdout)
+    assert generated is not None, done.stdout
+    assert int(generated[1]) > 300
