@@ -13,9 +13,9 @@ import tempfile
 from pathlib import Path
 
 from playwright.sync_api import Browser, Page
-from tests.app.ui.actions import choose, find, first_plan, press
-from tests.app.ui.processes import exploring
 from tests.browsing import chromium
+from tests.explorer.actions import choose, find, first_plan, press
+from tests.explorer.processes import exploring
 
 METHODS = ("geodesic", "rsgd")
 _WAIT = 60_000

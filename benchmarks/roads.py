@@ -55,7 +55,7 @@ def measure(learned: Learned, people: Tensor, count: int, seed: int) -> dict[str
     assert laid.landmarks is not None
     _, opening = timed(lambda: (laid.network, laid.data.distance(people[:1])))
     scope, wanted, method = Scope.of(laid.encoder, people), Wanted(1), METHODS["geodesic"](laid.parts)
-    plain = laid.quest(Walk(refine=False, tidy=False))
+    plain = laid.quest(Walk(refine=False, sparsify=False))
     whole = laid.quest(Walk())
     _, first = timed(lambda: plain.pursue(method, scope, wanted))
     _, second = timed(lambda: whole.pursue(method, scope, wanted))

@@ -65,14 +65,14 @@ def acquaint(address: str, people: list[Any]) -> None:
     Else the first service that is measured would have time to learn them, and the others would not.
     """
     for first in range(0, len(people), AT_ONCE):
-        body = {"rows": people[first : first + AT_ONCE], "keep": "end", "seconds": 300}
+        body = {"rows": people[first : first + AT_ONCE], "paths": "end", "time_limit": 300}
         httpx.post(f"{address}/v1/models/{NAME}:explain", json=body, timeout=300).raise_for_status()
 
 
 async def one_client(client: httpx.AsyncClient, path: str, people: list[Any], until: float, seen: list[Any]) -> None:
     """Ask about one person after another; wait as long as a busy service says."""
     while time.monotonic() < until:
-        body = {"rows": [random.choice(people)], "keep": "milestones"}
+        body = {"rows": [random.choice(people)], "paths": "milestones"}
         started = time.monotonic()
         answer = await client.post(path, json=body)
         seen.append((started, time.monotonic() - started, answer.status_code))

@@ -41,13 +41,13 @@ def main() -> None:
 
     METHODS["effort"] = lambda parts: Method(parts.vae, effort(encoder, HARD))
 
-    explainer = cp.Explainer(latent=8, hidden=(96, 48), epochs=100, seed=0)
+    explainer = cp.Explainer(latent_dim=8, hidden=(96, 48), epochs=100, seed=0)
     explainer.fit(rows, target=data.target, schema=schema)
     people = data.test.drop(columns=["fnlwgt", data.target]).head(200)
     people = people[explainer.predict(people) == 0].head(60)
     print(f"{'method':8} {'found':>6} {'hard':>6} {'other':>6}   mean distance that features move, of their range")
     for method in ("rsgd", "effort"):
-        result = explainer.explain(people, target_class=1, confidence=0.6, method=method, keep="end")
+        result = explainer.explain(people, target_class=1, confidence=0.6, method=method, paths="end")
         old, new = (encoder.encode(f[result.valid]) for f in (result.factuals, result.counterfactuals))
         moved = (new - old).abs().mean(0)
         hard = torch.zeros(encoder.width, dtype=torch.bool)

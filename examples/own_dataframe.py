@@ -47,7 +47,7 @@ def main() -> None:
     schema = cp.Schema.infer(table, target="decision", overrides={"accounts": {"lower": 0, "upper": 12}})
     print(pd.DataFrame([{"feature": f.name, "kind": f.kind, "transform": f.transform} for f in schema]), "\n")
 
-    explainer = cp.Explainer(latent=6, hidden=(96, 48), epochs=150, seed=0)
+    explainer = cp.Explainer(latent_dim=6, hidden=(96, 48), epochs=150, seed=0)
     explainer.fit(table, target="decision", schema=schema)
     print(explainer.diagnostics(), "\n")
 

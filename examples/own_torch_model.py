@@ -45,7 +45,9 @@ def main() -> None:
     net = Net(encoder.width)
     train(net, encoder.encode(features), torch.tensor(rows[data.target].to_numpy(), dtype=torch.float32))
 
-    explainer = cp.Explainer(method="rsgd-c", representation="features", latent=8, hidden=(96, 48), epochs=100, seed=0)
+    explainer = cp.Explainer(
+        method="rsgd-c", representation_layer="features", latent_dim=8, hidden=(96, 48), epochs=100, seed=0
+    )
     explainer.fit(rows, target=data.target, schema=schema, model=net)
 
     people = data.test.drop(columns=["fnlwgt", data.target]).head(100)

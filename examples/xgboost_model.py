@@ -26,7 +26,7 @@ def main() -> None:
     model = make_pipeline(make_column_transformer((OneHotEncoder(), text), remainder="passthrough"), trees)
     model.fit(features, income)
 
-    explainer = cp.Explainer(latent=8, hidden=(96, 48), epochs=60, steps=80, seed=0)
+    explainer = cp.Explainer(latent_dim=8, hidden=(96, 48), epochs=60, max_steps=80, seed=0)
     explainer.fit(rows, target=data.target, schema=schema, model=model)
     agreement = explainer.diagnostics().agreement
     print(f"Surrogate and XGBoost agree on {agreement.held_out:.1%} of held-out rows,")

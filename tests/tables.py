@@ -11,7 +11,7 @@ CITIES = tuple("ABCDEFGHIJKL")
 SIZES = ("small", "medium", "large", "huge")
 CLASSES = ("high", "low", "mid")
 LABEL = "risk"
-SMALL: dict[str, Any] = {"hidden": (32, 16), "epochs": 40, "centers": 20, "steps": 40, "progress": False}
+SMALL: dict[str, Any] = {"hidden": (32, 16), "epochs": 40, "n_centers": 20, "max_steps": 40, "progress": False}
 """An Explainer that is fitted in a second or two."""
 
 

@@ -20,7 +20,7 @@ def main(model: str, rows: str, target: str, method: str, threads: str, device: 
     explainer = cp.load(model, device=device).set_params(progress=False)
     frame = pd.read_parquet(rows, columns=list(explainer.schema_.names))
     started = time.monotonic()
-    result = explainer.explain(frame, target_class=int(target), method=method, keep="end")
+    result = explainer.explain(frame, target_class=int(target), method=method, paths="end")
     searched = time.monotonic()
     result.measures()
     measured = time.monotonic()

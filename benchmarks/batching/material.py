@@ -6,7 +6,7 @@ import pandas as pd
 
 import counterpath as cp
 
-SMALL = {"hidden": (32, 16), "epochs": 10, "centers": 20, "progress": False, "device": "cpu"}
+SMALL = {"hidden": (32, 16), "epochs": 10, "n_centers": 20, "progress": False, "device": "cpu"}
 LEARN_FROM = 1000
 ID = "applicant"
 ASKED = ("--target-class", "1", "--method", "nearest", "--id", ID, "--device", "cpu")

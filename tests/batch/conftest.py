@@ -13,7 +13,7 @@ from counterpath.explainer.explainer import Explainer
 from .inline import Inline
 
 Runs = Callable[..., dict[str, Any]]
-ASKED = {"target_class": "yes", "method": "nearest", "keep": "end"}
+ASKED = {"target_class": "yes", "method": "nearest", "paths": "end"}
 
 
 @pytest.fixture(scope="session")

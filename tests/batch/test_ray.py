@@ -131,7 +131,7 @@ def lending(loans: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> It
         warnings.simplefilter("ignore", CounterpathWarning)  # it need not be a good one
         patch.syspath_prepend(folder)
         patch.chdir(folder)  # from where workers import it
-        explainer = small(epochs=2, steps=5).fit(people, loans["loan"], model=attribute("lending:score"))
+        explainer = small(epochs=2, max_steps=5).fit(people, loans["loan"], model=attribute("lending:score"))
         explainer.save(folder / "model")
         yield Lending(folder, explainer, people)
         del sys.modules["lending"]

@@ -10,7 +10,7 @@ import pytest
 from counterpath.batch.results import answer
 from counterpath.explainer.explainer import Explainer
 
-ASKED = {"target_class": "yes", "method": "nearest", "keep": "end"}
+ASKED = {"target_class": "yes", "method": "nearest", "paths": "end"}
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_answers_are_those_of_explain(fitted: Explainer, some: pd.DataFrame) -> 
     np.testing.assert_array_equal(table["probability_after"], result.outcome["probability_after"])
 
 
-@pytest.mark.parametrize("asked", [ASKED, ASKED | {"keep": "milestones", "plans": 2}])
+@pytest.mark.parametrize("asked", [ASKED, ASKED | {"paths": "milestones", "plans": 2}])
 def test_a_row_is_answered_alike_in_any_company(fitted: Explainer, some: pd.DataFrame, asked: dict[str, Any]) -> None:
     """With rows that spoil the types of their columns, too."""
     strange = some.astype(object)

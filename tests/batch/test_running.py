@@ -46,7 +46,7 @@ def test_results_do_not_depend_on_shards_nor_on_the_order_in_which_they_are_done
     def shuffled(shards: Sequence[Shard]) -> Sequence[Shard]:
         return Random(0).sample(shards, len(shards))
 
-    asked = ASKED | {"keep": "milestones", "plans": 2}
+    asked = ASKED | {"paths": "milestones", "plans": 2}
     one = explained(rows, tmp_path / "one", asked)
     other = explained(rows, tmp_path / "other", asked, shard_rows=shard_rows, engine=Inline(shuffled))
     for name in ("counterfactuals", "milestones"):
@@ -214,7 +214,7 @@ def test_what_cannot_be_asked_is_refused_before_anything_begins(explained: Runs,
         {"target_class": "maybe"},
         ASKED | {"lock": ["shoes"]},
         ASKED | {"confidence": 2.0},
-        ASKED | {"seconds": 9},
+        ASKED | {"time_limit": 9},
     ):
         with pytest.raises(InputError):
             explained(rows, tmp_path / "out", asked)

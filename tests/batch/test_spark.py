@@ -61,7 +61,7 @@ def batch(model: str, rows: pd.DataFrame, tmp_path_factory: pytest.TempPathFacto
         folder / "rows.parquet",
         folder / "out",
         Inline(),
-        {**REQUEST, "keep": "end"},
+        {**REQUEST, "paths": "end"},
         ids=IDS.names,
         shard_rows=11,
     )

@@ -40,7 +40,7 @@ def test_a_batch_is_explained_by_processes_and_summed_up_in_json(
     assert "shard 00002 (3.parquet) is in quarantine" in shown.err
     found = pd.read_parquet(out / "counterfactuals")
     assert found["person"].tolist() == [f"p{place}" for place in range(24)]
-    expected = fitted.explain(loans.head(24), "yes", method="nearest", lock=["job"], keep="milestones")
+    expected = fitted.explain(loans.head(24), "yes", method="nearest", lock=["job"], paths="milestones")
     assert found["status"].tolist() == expected.status["status"].tolist()
     assert pq.read_table(out / "milestones").num_rows == len(expected.paths)
     (rows / "3.parquet").unlink()

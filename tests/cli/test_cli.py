@@ -75,13 +75,16 @@ MISTAKES = [
     (("fit", "gone.csv", "--target", "loan", "--model", "no_such:x"), "No module named 'no_such'"),
     (("fit", "DATA", "--target", "loan", "--schema", "gone.json"), "gone.json cannot be read"),
     (("explain", "gone", "gone.csv", "--confidence", "1.5"), "a confidence lies between 0 and 1; given 1.5"),
-    (("explain", "gone", "gone.csv", "--seconds", "0"), "--seconds must be a positive number"),
+    (("explain", "gone", "gone.csv", "--time-limit", "0"), "--time-limit must be a positive number"),
     (("explain", "gone", "gone.csv", "--method", "magic"), "unknown method 'magic'"),
     (
         ("explain", "gone", "gone.csv", "--range", "age"),
         "--range 'age' is not FEATURE=LOW:HIGH or FEATURE=A|B, for inst",
     ),
-    (("explain", "gone", "gone.csv", "--difficulty", "age"), "--difficulty 'age' is not FEATURE=NUMBER, for instance"),
+    (
+        ("explain", "gone", "gone.csv", "--feature-cost", "age"),
+        "--feature-cost 'age' is not FEATURE=NUMBER, for instance",
+    ),
     (("explain", "gone", "gone.csv", "--max-changes", "0"), "--max-changes is 0; expected a whole number from 1"),
     (("explain", "gone", "gone.csv", "--max-changes", "1.5"), "Invalid value for '--max-changes'"),
     (("explain", "gone", "gone.csv", "-k", "0"), "--plans is 0; expected a whole number from 1"),
@@ -93,10 +96,10 @@ MISTAKES = [
         "leave out --confidence, --plans, or --request",
     ),
     (
-        ("explain", "gone", "gone.csv", "--keep", "some"),
+        ("explain", "gone", "gone.csv", "--paths", "some"),
         "unknown way to keep paths 'some'; choose one of: all, milestones",
     ),
-    (("explain", "gone", "gone.csv", "--request", "gone.json", "--keep", "end"), "leave out --keep, or --request"),
+    (("explain", "gone", "gone.csv", "--request", "gone.json", "--paths", "end"), "leave out --paths, or --request"),
     (("explain", "gone", "gone.csv", "--steps"), "--steps prints, and --out writes: leave out one of them"),
     (("explain", "gone", "FEW"), "there is no folder"),
     (("evaluate", "gone", "FEW", "--methods", "magic"), "unknown method 'magic'"),
@@ -169,11 +172,11 @@ WISHES = [
     (("--range", "job=boss|bos"), "unknown category in the range of feature 'job': 'bos' (did you mean 'boss'?)"),
     (("--range", "job="), "is []; expected the allowed ones of: 'boss', 'clerk', 'none'"),
     (
-        ("--difficulty", "age=hard"),
-        "--difficulty 'age=hard' is not FEATURE=NUMBER, for instance education=3: 'hard'",
+        ("--feature-cost", "age=hard"),
+        "--feature-cost 'age=hard' is not FEATURE=NUMBER, for instance education=3: 'hard'",
     ),
-    (("--difficulty", "age=0"), "difficulty has 0 for feature 'age'; expected a positive number"),
-    (("--difficulty", "shoe=2"), "unknown feature in --difficulty 'shoe=2': 'shoe'"),
+    (("--feature-cost", "age=0"), "feature_costs has 0 for feature 'age'; expected a positive number"),
+    (("--feature-cost", "shoe=2"), "unknown feature in --feature-cost 'shoe=2': 'shoe'"),
 ]
 
 
@@ -191,7 +194,7 @@ def test_explain_refuses_wishes_that_cannot_be(
 ASKED = (
     *("--lock", "job, owner", "--lock", "owner", "--up", "age", "--down", "income", "--max-changes", "2"),
     *("--range", "age = 18:", "--range", "income=:1e6", "--range", "job=boss|clerk | none"),
-    *("--range", "owner=True|False", "--difficulty", "age=3", "--difficulty", "income=0.5"),
+    *("--range", "owner=True|False", "--feature-cost", "age=3", "--feature-cost", "income=0.5"),
 )
 RECORDED = {
     "lock": ["job", "owner"],
@@ -203,7 +206,7 @@ RECORDED = {
         "owner": [False, True],
     },
     "max_changes": 2,
-    "difficulty": {"age": 3, "income": 0.5},
+    "feature_costs": {"age": 3, "income": 0.5},
     "plans": 1,
 }
 
@@ -224,7 +227,11 @@ def test_wishes_are_recorded_and_can_be_asked_again(
     assert all(answer.pop("made")["versions"] for answer in answers)  # beside when it was made, all is the same
     assert answers[0] == answers[1] == answers[2]
     capsys.readouterr()
-    for value, text in (({"steps": 3}, "made with steps=3"), ([1], "holds no request"), ({"lokc": []}, "'lokc' (did")):
+    for value, text in (
+        ({"max_steps": 3}, "made with max_steps=3"),
+        ([1], "holds no request"),
+        ({"lokc": []}, "'lokc' (did"),
+    ):
         request.write_text(json.dumps(value), encoding="utf-8")
         assert main([*explain, "--request", str(request)]) == 2
         assert text in capsys.readouterr().err
@@ -235,17 +242,17 @@ def test_as_much_of_the_paths_is_written_as_is_asked_for(
 ) -> None:
     explain = ["explain", str(model_folder), str(few), "--target-class", "yes"]
     for keep in ("all", "milestones", "end"):
-        assert main([*explain, "--keep", keep, "--out", str(tmp_path / f"{keep}.json")]) in (0, 3)
+        assert main([*explain, "--paths", keep, "--out", str(tmp_path / f"{keep}.json")]) in (0, 3)
     whole, kept, left = (Explanation.from_json(tmp_path / f"{keep}.json") for keep in ("all", "milestones", "end"))
     assert len(whole.paths) > len(kept.paths) > len(left.paths) == 0
-    assert (whole.keep, kept.keep, left.keep) == ("all", "milestones", "end")
+    assert (whole.kept_paths, kept.kept_paths, left.kept_paths) == ("all", "milestones", "end")
     capsys.readouterr()
     shown = []
     for keep in ("all", "milestones"):
-        assert main([*explain, "--steps", "--keep", keep]) in (0, 3)
+        assert main([*explain, "--steps", "--paths", keep]) in (0, 3)
         shown.append(capsys.readouterr().out)
     assert shown[0] == shown[1] == f"{whole.to_text(steps=True)}\n"
-    for given in (["--target-class", "yes", "--keep", "end"], ["--request", str(tmp_path / "end.json")]):
+    for given in (["--target-class", "yes", "--paths", "end"], ["--request", str(tmp_path / "end.json")]):
         assert main([*explain[:3], "--steps", *given]) == 2
         assert "keep=end keeps none: try keep=milestones" in capsys.readouterr().err
 
@@ -266,7 +273,7 @@ def test_names_may_hold_the_signs_that_separate_them() -> None:
         down=[],
         ranges=["c=d=1:2", "c=<=50K|x|y", "at=10:30:11:00", "a,b=-3:", " blank=:2.5"],
         max_changes=None,
-        difficulty=["c=d=2", "c=3"],
+        feature_costs=["c=d=2", "c=3"],
         plans=2,
     ).arguments(schema)
     assert given == {
@@ -280,7 +287,7 @@ def test_names_may_hold_the_signs_that_separate_them() -> None:
             " blank": [None, 2.5],
         },
         "max_changes": None,
-        "difficulty": {"c=d": 2, "c": 3},
+        "feature_costs": {"c=d": 2, "c": 3},
         "plans": 2,
     }
 

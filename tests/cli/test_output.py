@@ -67,13 +67,13 @@ def test_the_baseline_is_asked_the_same_and_is_not_run_beside_itself_or_where_co
     table = pd.read_csv(few)
     asked = fitted.explain(table, "yes", method="nearest")
     assert baseline(fitted, asked, table) == {}
-    private = copy.copy(fitted).set_params(copies=False)
+    private = copy.copy(fitted).set_params(allow_copies=False)
     assert baseline(private, private.explain(table, "yes"), table) == {}
     beside = baseline(fitted, fitted.explain(table, "yes", ranges={"age": (18, None)}, plans=2).plan(2), table)[
         "nearest"
     ]
     assert beside.request["ranges"] == {"age": [18, None]}
-    assert (beside.plans, beside.keep, len(beside)) == (1, "end", 6)
+    assert (beside.plans, beside.kept_paths, len(beside)) == (1, "end", 6)
 
 
 def test_evaluate_writes_a_report_of_what_it_compared(model_folder: Path, loans_file: Path, tmp_path: Path) -> None:

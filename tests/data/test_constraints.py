@@ -75,7 +75,7 @@ def test_wishes_are_put_plainly_and_in_one_order():
         directions={"size": "up", "age": "down"},
         ranges={"income": [np.float32(20), None], "age": (np.int64(20), 60.5), "job": {"none", "boss"}, "grade": ["2"]},
         max_changes=np.int64(99),
-        difficulty={"size": np.float64(3), "age": 2},
+        feature_costs={"size": np.float64(3), "age": 2},
     )
     assert asked.lock == ("job", "sex")
     assert list(asked.ranges.items()) == [
@@ -86,7 +86,7 @@ def test_wishes_are_put_plainly_and_in_one_order():
     ]
     assert asked.bounded
     assert Constraints.from_json(json.loads(json.dumps(asked.to_json()))) == asked
-    assert list(asked.to_json()) == ["difficulty", "directions", "lock", "max_changes", "ranges"]
+    assert list(asked.to_json()) == ["feature_costs", "directions", "lock", "max_changes", "ranges"]
     assert list(asked.to_json()["directions"]) == ["age", "size"]
     assert Constraints.of(SCHEMA, **asked.to_json()) == asked
 
@@ -94,7 +94,7 @@ def test_wishes_are_put_plainly_and_in_one_order():
 def test_nothing_is_asked_for_by_default():
     assert of() == Constraints() == Constraints.from_json({})
     assert not of().bounded
-    assert not of(max_changes=2, difficulty={"age": 2}).bounded
+    assert not of(max_changes=2, feature_costs={"age": 2}).bounded
     assert of(lock="age").lock == ("age",)
     assert of(ranges={"job": "boss"}).ranges == {"job": ("boss",)}
     assert of(ranges={"owner": ["True"]}).ranges == of(ranges={"owner": [np.True_]}).ranges == {"owner": (True,)}
@@ -145,15 +145,15 @@ MISTAKES = [
     ({"max_changes": 1.5}, "max_changes is 1.5; expected a whole number from 1"),
     ({"max_changes": True}, "max_changes is True; expected a whole number from 1"),
     ({"max_changes": "2"}, "max_changes is '2'; expected a whole number from 1"),
-    ({"difficulty": {"aeg": 2}}, "unknown feature in difficulty: 'aeg'"),
-    ({"difficulty": 3}, "difficulty is 3; expected a mapping"),
+    ({"feature_costs": {"aeg": 2}}, "unknown feature in feature_costs: 'aeg'"),
+    ({"feature_costs": 3}, "feature_costs is 3; expected a mapping"),
     *(
-        ({"difficulty": {"age": hard}}, "difficulty has .* for feature 'age'; expected a positive number")
+        ({"feature_costs": {"age": hard}}, "feature_costs has .* for feature 'age'; expected a positive number")
         for hard in (0, -1, math.nan, math.inf, "3", True, None)
     ),
     (
-        {"difficulty": {"age": 1e7}},
-        r"'age' has the difficulty 1e\+07 and 'income' 1, .*lock the feature: lock=\['age'\]",
+        {"feature_costs": {"age": 1e7}},
+        r"'age' has the feature_costs 1e\+07 and 'income' 1, .*lock the feature: lock=\['age'\]",
     ),
 ]
 
@@ -174,7 +174,7 @@ def test_json_of_another_form_is_refused(value: Any):
 
 
 def test_without_wishes_nothing_binds_and_immutable_features_are_locked():
-    found = bounds(TRAIN, max_changes=2, difficulty={"age": 3})
+    found = bounds(TRAIN, max_changes=2, feature_costs={"age": 3})
     assert found.lower.shape == found.upper.shape == found.locked.shape == (4, ENCODER.width)
     assert (found.lower == -math.inf).all()
     assert (found.upper == math.inf).all()
@@ -284,14 +284,14 @@ def test_no_rows_have_no_bounds_and_a_few_can_be_taken():
 
 
 def test_weights_are_by_column_and_the_least_is_one():
-    weights = of(difficulty={"job": 3, "age": 0.5}).weights(ENCODER)
+    weights = of(feature_costs={"job": 3, "age": 0.5}).weights(ENCODER)
     assert weights.shape == (ENCODER.width,)
     assert weights[ENCODER.columns("age")].tolist() == [1.0]
     assert weights[ENCODER.columns("job")].tolist() == [6.0] * 4
     assert weights[ENCODER.columns("income", "sex")].tolist() == [2.0] * 2
     assert (of().weights(ENCODER) == 1).all()
     every = dict.fromkeys(SCHEMA.names, 7)
-    assert (of(difficulty=every).weights(ENCODER) == 1).all()
+    assert (of(feature_costs=every).weights(ENCODER) == 1).all()
 
 
 # Properties

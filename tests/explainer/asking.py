@@ -14,7 +14,7 @@ NUMERIC = ["children", "debt", "score"]
 
 
 def fit(table: pd.DataFrame, target: Any, model: Any, **options: Any) -> cp.Explainer:
-    return small(epochs=5, steps=25, **options).fit(table, target, model=model)
+    return small(epochs=5, max_steps=25, **options).fit(table, target, model=model)
 
 
 def assert_valid(found: Explanation, probability: Callable[[pd.DataFrame], Any], confidence: float) -> None:

@@ -19,7 +19,7 @@ WISHES: dict[str, Any] = {
     "directions": {"score": "up", "children": "down"},
     "ranges": {"debt": (None, 1e6), "city": list("ABCDEFGHIJKL"), "size": ("small", None)},
     "max_changes": 4,
-    "difficulty": {"score": 2.5},
+    "feature_costs": {"score": 2.5},
     "plans": 1,
 }
 FRAMES = ("factuals", "counterfactuals", "status", "outcome", "changed", "paths")
@@ -27,7 +27,7 @@ FRAMES = ("factuals", "counterfactuals", "status", "outcome", "changed", "paths"
 
 @pytest.fixture(scope="module")
 def quick(explainer: cp.Explainer) -> cp.Explainer:
-    return copy.copy(explainer).set_params(steps=12)
+    return copy.copy(explainer).set_params(max_steps=12)
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def rows() -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def found(quick: cp.Explainer, rows: pd.DataFrame) -> Explanation:
-    return quick.explain(rows, "low", confidence=0.6, method="sgd", seconds=500, **WISHES)
+    return quick.explain(rows, "low", confidence=0.6, method="sgd", time_limit=500, **WISHES)
 
 
 def assert_equal(first: Explanation, second: Explanation) -> None:
@@ -51,23 +51,23 @@ def test_the_request_is_recorded_as_json(quick: cp.Explainer, found: Explanation
         "method": "sgd",
         "target_class": "low",
         "confidence": 0.6,
-        "seconds": 500,
+        "time_limit": 500,
         "plans": 1,
-        "keep": "all",
+        "paths": "all",
         "lock": ["city", "sex"],
         "directions": {"children": "down", "score": "up"},
         "ranges": {"city": list("ABCDEFGHIJKL"), "debt": [None, 1e6], "size": ["small", None]},
         "max_changes": 4,
-        "difficulty": {"score": 2.5},
-        "steps": 12,
+        "feature_costs": {"score": 2.5},
+        "max_steps": 12,
         "step_size": quick.step_size,
         "damping": quick.damping,
-        "tidy": True,
-        "carry": True,
-        "home": True,
+        "sparsify": True,
+        "keep_residual": True,
+        "fallback": True,
         "fidelity": 0.0,
         "refine": True,
-        "copies": True,
+        "allow_copies": True,
         "tf32": False,
         "seed": 0,
         "model": "Counterpath's classifier",
@@ -78,7 +78,7 @@ def test_the_request_is_recorded_as_json(quick: cp.Explainer, found: Explanation
 
 def test_nothing_asked_for_is_recorded_as_empty(quick: cp.Explainer, rows: pd.DataFrame) -> None:
     asked = quick.explain(rows.head(0)).request
-    assert (asked["lock"], asked["directions"], asked["ranges"], asked["difficulty"]) == ([], {}, {}, {})
+    assert (asked["lock"], asked["directions"], asked["ranges"], asked["feature_costs"]) == ([], {}, {}, {})
     assert (asked["max_changes"], asked["plans"]) == (None, 1)
 
 
@@ -89,7 +89,7 @@ MISTAKES = [
     ({"ranges": {"score": (1e4, None)}}, "column 'score', row p0: .* is outside the range that was asked for"),
     ({"ranges": {"size": ("huge", "huge")}}, "column 'size', row p.: '.*' is outside the range"),
     ({"max_changes": 0}, "max_changes is 0; expected a whole number from 1"),
-    ({"difficulty": {"score": -1}}, "difficulty has -1 for feature 'score'"),
+    ({"feature_costs": {"score": -1}}, "feature_costs has -1 for feature 'score'"),
     ({"plans": 0}, "plans is 0; expected a whole number from 1"),
     ({"plans": True}, "plans is True; expected a whole number from 1"),
 ]
@@ -124,13 +124,13 @@ def test_the_same_request_has_the_same_answer(quick: cp.Explainer, found: Explan
 
 
 def _asked(found: Explanation) -> dict[str, Any]:
-    return {"confidence": 0.6, "method": "sgd", "seconds": found.request["seconds"], **WISHES}
+    return {"confidence": 0.6, "method": "sgd", "time_limit": found.request["time_limit"], **WISHES}
 
 
 @pytest.mark.parametrize("keep", ["milestones", "end"])
 def test_as_much_of_the_paths_is_kept_again(quick: cp.Explainer, rows: pd.DataFrame, keep: str) -> None:
-    found = quick.explain(rows, "low", keep=keep)
-    assert (found.keep, found.request["keep"]) == (keep, keep)
+    found = quick.explain(rows, "low", paths=keep)
+    assert (found.kept_paths, found.request["paths"]) == (keep, keep)
     assert_equal(quick.repeat(Explanation.from_json(found.to_json())), found)
 
 
@@ -156,13 +156,16 @@ def test_of_several_plans_the_rows_are_asked_about_once(
     ("parameters", "message"),
     [
         (
-            {"steps": 13},
+            {"max_steps": 13},
             "made with steps=12, and this explainer has steps=13; repeat it with the explainer that made it",
         ),
-        ({"seed": 1, "tidy": False}, "made with tidy=True, seed=0, and this explainer has tidy=False, seed=1"),
+        (
+            {"seed": 1, "sparsify": False},
+            "made with sparsify=True, seed=0, and this explainer has sparsify=False, seed=1",
+        ),
         ({"step_size": 0.2}, "made with step_size=0.1"),
         ({"damping": 0.2}, "made with damping=0.005"),
-        ({"home": False}, "made with home=True"),
+        ({"fallback": False}, "made with fallback=True"),
         ({"fidelity": 1.0}, "made with fidelity=0.0"),
     ],
 )

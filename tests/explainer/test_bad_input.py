@@ -18,12 +18,12 @@ from counterpath.utils.errors import InputError, StoreError
 from tests.tables import LABEL, features, mixed, small
 
 pytestmark = pytest.mark.filterwarnings("ignore:The :counterpath.errors.CounterpathWarning")
-QUICK = {"epochs": 3, "steps": 12}
+QUICK = {"epochs": 3, "max_steps": 12}
 
 
 @pytest.fixture(scope="module")
 def quick(explainer: cp.Explainer) -> cp.Explainer:
-    return copy.copy(explainer).set_params(steps=12)
+    return copy.copy(explainer).set_params(max_steps=12)
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ def test_an_ordered_category_may_know_fewer_values(quick: cp.Explainer, rows: pd
 
 def test_a_constant_never_changes(people: pd.DataFrame) -> None:
     table = people.assign(planet="Earth", year=2024, tax=0.19)
-    explainer = small(epochs=15, steps=12).fit(table, LABEL)
+    explainer = small(epochs=15, max_steps=12).fit(table, LABEL)
     found = explainer.explain(table.head(40), "low")
     assert (found.status["status"] == Status.FOUND).sum() > 3
     steps = found.paths

@@ -26,7 +26,7 @@ METHODS = ("geodesic", "geodesic", "geodesic", "rsgd", "rsgd-c", "sgd", "wachter
 @pytest.fixture(scope="module")
 def holding(people: pd.DataFrame) -> cp.Explainer:
     schema = cp.Schema.infer(people, target=LABEL, immutable=[IMMUTABLE])
-    return small(steps=30).fit(people, LABEL, schema=schema)
+    return small(max_steps=30).fit(people, LABEL, schema=schema)
 
 
 @st.composite
@@ -41,7 +41,7 @@ def requests(draw: st.DrawFn) -> tuple[list[int], dict[str, Any]]:
         "slack": {name: (draw(st.floats(0, 0.6)), draw(st.floats(0, 0.6))) for name in sorted(draw(some))},
         "more": draw(st.sets(st.sampled_from(CITIES))),
         "max_changes": draw(st.none() | st.integers(1, 5)),
-        "difficulty": {name: draw(st.floats(0.2, 5)) for name in sorted(draw(some))},
+        "feature_costs": {name: draw(st.floats(0.2, 5)) for name in sorted(draw(some))},
         "confidence": draw(st.floats(0.35, 0.9)),
         "plans": draw(st.sampled_from([1, 1, 1, 2, 3])),
         "method": draw(st.sampled_from(METHODS)),
@@ -111,7 +111,7 @@ def test_no_constraint_is_broken_in_any_row_of_any_path_and_every_status_is_true
     rows, wish = request
     asked = people.drop(columns=LABEL).iloc[rows]
     ranges = _ranges(people, asked, wish)
-    options = {name: wish[name] for name in ("lock", "directions", "max_changes", "difficulty", "plans", "method")}
+    options = {name: wish[name] for name in ("lock", "directions", "max_changes", "feature_costs", "plans", "method")}
     result = holding.explain(asked, wish["target_class"], confidence=wish["confidence"], ranges=ranges, **options)
     before = holding.predict(asked)
     for position in range(len(result)):

@@ -65,7 +65,7 @@ def test_every_point_is_as_close_to_the_data_as_the_ends_or_as_real_rows(
 
 
 def test_refinement_costs_nobody_more(explainer: cp.Explainer, rows: pd.DataFrame) -> None:
-    plain = copy.copy(explainer).set_params(tidy=False)
+    plain = copy.copy(explainer).set_params(sparsify=False)
     rough, smooth = (plain.set_params(refine=refine).explain(rows, "low") for refine in (False, True))
     assert rough.valid.all()
     assert smooth.valid.all()
@@ -75,7 +75,7 @@ def test_refinement_costs_nobody_more(explainer: cp.Explainer, rows: pd.DataFram
 
 def test_no_copies_where_they_are_forbidden(explainer: cp.Explainer, people: pd.DataFrame) -> None:
     """Asked about training rows with one value changed, the nearest way back is to become a training row."""
-    private = copy.copy(explainer).set_params(copies=False)
+    private = copy.copy(explainer).set_params(allow_copies=False)
     rows = features(people)[explainer.predict(features(people)) != "low"].head(25)
     for method in ("geodesic", "rsgd"):
         assert not private.explain(rows, "low", method=method).measures()["copy"].any()
@@ -86,7 +86,7 @@ def test_no_copies_where_they_are_forbidden(explainer: cp.Explainer, people: pd.
 
 
 def test_a_gap_is_told_and_counted(islands: pd.DataFrame) -> None:
-    explainer = small(latent=2, seed=0).fit(islands, "yes")
+    explainer = small(latent_dim=2, seed=0).fit(islands, "yes")
     rejected = islands[explainer.predict(islands) == 0].head(12)
     found = explainer.explain(rejected.drop(columns="yes"), 1)
     assert found.valid.all()
@@ -106,7 +106,7 @@ def test_face_goes_from_training_row_to_training_row(explainer: cp.Explainer, ro
     assert learned.data.copies(learned.encoder.encode(later[list(found.schema.names)])).all()
 
 
-@pytest.mark.parametrize("options", [{"ambient": "classifier"}, {"priced": False}])
+@pytest.mark.parametrize("options", [{"ambient_metric": "classifier"}, {"uncertainty_cost": False}])
 def test_other_prices_lead_other_ways_and_are_kept(
     people: pd.DataFrame, options: dict[str, object], tmp_path: Path
 ) -> None:
@@ -124,4 +124,4 @@ def test_other_prices_lead_other_ways_and_are_kept(
 
 def test_an_unknown_ambient_is_refused(people: pd.DataFrame) -> None:
     with pytest.raises(InputError, match=r"unknown ambient 'model'.*data.*classifier"):
-        small(ambient="model").fit(people, LABEL)
+        small(ambient_metric="model").fit(people, LABEL)

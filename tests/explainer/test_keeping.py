@@ -36,7 +36,7 @@ KEEPS = ("all", "milestones", "end")
 
 @pytest.fixture(scope="module")
 def quick(explainer: cp.Explainer) -> cp.Explainer:
-    return copy.copy(explainer).set_params(steps=15)
+    return copy.copy(explainer).set_params(max_steps=15)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def rows() -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def answers(quick: cp.Explainer, rows: pd.DataFrame) -> dict[str, dict[str, Explanation]]:
-    return {name: {keep: quick.explain(rows, **asked, keep=keep) for keep in KEEPS} for name, asked in ASKED.items()}
+    return {name: {keep: quick.explain(rows, **asked, paths=keep) for keep in KEEPS} for name, asked in ASKED.items()}
 
 
 @pytest.mark.parametrize("asked", ASKED)
@@ -95,7 +95,7 @@ def test_rows_are_answered_in_parts_with_the_same_result(
 ) -> None:
     monkeypatch.setattr(solve, "AT_ONCE", 6)
     monkeypatch.setattr(assembling, "_AT_ONCE", 3)
-    parts, whole = quick.explain(rows, **ASKED[asked], keep="milestones"), answers[asked]["milestones"]
+    parts, whole = quick.explain(rows, **ASKED[asked], paths="milestones"), answers[asked]["milestones"]
     for name in FRAMES:
         pd.testing.assert_frame_equal(getattr(parts, name), getattr(whole, name), check_exact=True)
     pd.testing.assert_frame_equal(parts.paths, whole.paths, rtol=0, atol=1e-12)
@@ -107,11 +107,11 @@ def test_what_cannot_be_kept_is_refused_before_anything_is_searched(
     quick: cp.Explainer, rows: pd.DataFrame, keep: str
 ) -> None:
     with pytest.raises(InputError, match=r"unknown way to keep paths .*; choose one of: all, milestones, end"):
-        quick.explain(rows, keep=keep)
+        quick.explain(rows, paths=keep)
 
 
 def test_methods_are_compared_by_their_milestones(quick: cp.Explainer, rows: pd.DataFrame) -> None:
-    whole, kept = (compare(quick, rows, "low", methods=["rsgd"], keep=keep) for keep in ("all", "milestones"))
+    whole, kept = (compare(quick, rows, "low", methods=["rsgd"], paths=keep) for keep in ("all", "milestones"))
     for common in (False, True):
         tables = [each.table(common).drop(columns="seconds") for each in (whole, kept)]
         pd.testing.assert_frame_equal(*tables, check_exact=True)
@@ -167,11 +167,11 @@ class Watched:
 def test_the_paths_of_a_group_do_not_outlive_it(learned: Learned, keep: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(solve, "AT_ONCE", 20)
     rows = features(mixed(110, seed=3))
-    request = Request(learned.subject.index("low"), 0.5, "rsgd", Walk(steps=15), keep)
+    request = Request(learned.subject.index("low"), 0.5, "rsgd", Walk(max_steps=15), keep)
     for _ in answer(learned, rows.head(20), torch.arange(20), request):
         pass  # what is computed once is there from now on
     watched = Watched(answer(learned, rows, torch.arange(len(rows)), request))
-    described = {"method": "rsgd", "target_class": "low", "confidence": 0.5, "keep": keep}
+    described = {"method": "rsgd", "target_class": "low", "confidence": 0.5, "paths": keep}
     nothing = [""] * len(rows)
     result = assemble(learned, rows, nothing, nothing, watched, request, described, "", {}, 0.0)
     groups, paths = sum(watched.group[1:]), sum(watched.paths[1:])

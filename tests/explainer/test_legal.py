@@ -88,7 +88,7 @@ def assert_true(
 
 def test_a_thousand_cases_keep_every_promise(explainer: cp.Explainer, people: pd.DataFrame) -> None:
     train, cases = features(people), 0
-    quick = copy.copy(explainer).set_params(steps=12)
+    quick = copy.copy(explainer).set_params(max_steps=12)
 
     @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
     @given(

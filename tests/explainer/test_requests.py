@@ -20,7 +20,7 @@ from tests.tables import CITIES, LABEL, SMALL, features, mixed, small
 
 @pytest.fixture(scope="module")
 def quick(explainer: cp.Explainer) -> cp.Explainer:
-    return copy.copy(explainer).set_params(steps=12)
+    return copy.copy(explainer).set_params(max_steps=12)
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def test_a_flow_must_have_been_fitted(quick: cp.Explainer, rows: pd.DataFrame) -
 
 
 def test_a_higher_confidence_is_reached_or_the_best_point_told(quick: cp.Explainer, rows: pd.DataFrame) -> None:
-    alone = copy.copy(quick).set_params(home=False)
+    alone = copy.copy(quick).set_params(fallback=False)
     low, high = (alone.explain(rows, "low", confidence=sure, method="rsgd") for sure in (0.5, 0.97))
     assert high.valid.sum() < low.valid.sum()
     stuck = high.status[high.status["status"] == Status.NOT_FOUND]
@@ -116,7 +116,7 @@ def test_a_higher_confidence_is_reached_or_the_best_point_told(quick: cp.Explain
 
 def test_a_row_that_gets_stuck_is_led_and_told(quick: cp.Explainer, rows: pd.DataFrame) -> None:
     led = quick.explain(rows, "low", method="rsgd")
-    alone = copy.copy(quick).set_params(home=False).explain(rows, "low", method="rsgd")
+    alone = copy.copy(quick).set_params(fallback=False).explain(rows, "low", method="rsgd")
     stuck = ~alone.valid
     assert stuck.any()
     assert led.valid.all()
@@ -128,7 +128,7 @@ def test_a_row_that_gets_stuck_is_led_and_told(quick: cp.Explainer, rows: pd.Dat
 
 
 def test_when_the_time_is_up_nothing_is_lost(quick: cp.Explainer, people: pd.DataFrame, rows: pd.DataFrame) -> None:
-    found = quick.explain(rows, "low", seconds=1e-6)
+    found = quick.explain(rows, "low", time_limit=1e-6)
     already = quick.predict(rows) == "low"
     assert (found.status["status"] == np.where(already, Status.ALREADY, Status.OUT_OF_TIME)).all()
     inside = rows["score"].between(*people["score"].agg(["min", "max"]))
@@ -141,7 +141,7 @@ def test_when_the_time_is_up_nothing_is_lost(quick: cp.Explainer, people: pd.Dat
 
 
 def test_enough_time_changes_nothing(quick: cp.Explainer, rows: pd.DataFrame) -> None:
-    timed, free = quick.explain(rows, seconds=500.0), quick.explain(rows)
+    timed, free = quick.explain(rows, time_limit=500.0), quick.explain(rows)
     pd.testing.assert_frame_equal(timed.counterfactuals, free.counterfactuals, check_exact=True)
     pd.testing.assert_frame_equal(timed.paths, free.paths, check_exact=True)
 
@@ -149,7 +149,7 @@ def test_enough_time_changes_nothing(quick: cp.Explainer, rows: pd.DataFrame) ->
 @pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan])
 def test_a_budget_is_positive(quick: cp.Explainer, rows: pd.DataFrame, seconds: float) -> None:
     with pytest.raises(InputError, match="positive number of seconds"):
-        quick.explain(rows, seconds=seconds)
+        quick.explain(rows, time_limit=seconds)
 
 
 # Missing values
@@ -204,7 +204,7 @@ def test_parameters_are_kept_as_given_and_can_be_set() -> None:
 
 
 def test_nothing_is_checked_before_fit() -> None:
-    cp.Explainer(method="nonsense", latent=-1, hidden=(), missing="?", device="tpu")
+    cp.Explainer(method="nonsense", latent_dim=-1, hidden=(), missing="?", device="tpu")
 
 
 def test_a_clone_is_unfitted_and_a_fit_returns_itself(explainer: cp.Explainer, rows: pd.DataFrame) -> None:

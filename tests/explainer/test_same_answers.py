@@ -25,7 +25,7 @@ from counterpath.utils.errors import InputError
 from tests.tables import LABEL, features, mixed, small
 
 ROWS = 60
-QUICK = {"epochs": 3, "steps": 12}
+QUICK = {"epochs": 3, "max_steps": 12}
 pytestmark = [
     pytest.mark.whole,
     pytest.mark.filterwarnings("ignore:The generative model:counterpath.errors.CounterpathWarning"),
@@ -39,7 +39,7 @@ def rows() -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def quick(explainer: cp.Explainer) -> cp.Explainer:
-    return copy.copy(explainer).set_params(steps=12)
+    return copy.copy(explainer).set_params(max_steps=12)
 
 
 def assert_same(first: Explanation, second: Explanation) -> None:
@@ -73,7 +73,7 @@ def test_equal_rows_get_equal_answers_also_under_equal_labels(quick: cp.Explaine
 
 
 def test_two_fits_with_one_seed_are_the_same(quick: cp.Explainer, people: pd.DataFrame, rows: pd.DataFrame) -> None:
-    again = small(steps=12).fit(people, LABEL)
+    again = small(max_steps=12).fit(people, LABEL)
     assert_same(again.explain(rows.head(9)), quick.explain(rows.head(9)))
 
 

@@ -112,12 +112,12 @@ def test_a_module_whose_code_calls_its_layers(numbers: pd.DataFrame) -> None:
 
 def test_the_representation_can_be_named(numbers: pd.DataFrame) -> None:
     module = _sequential()
-    named = fit(numbers, "granted", module, representation="0")
+    named = fit(numbers, "granted", module, representation_layer="0")
     assert named.representation_ == "the output of the layer '0'"
     row = named.learned_.rows[:5]
     torch.testing.assert_close(named.learned_.subject.classifier.representation(row), module[0](row))
     with pytest.raises(InputError, match="has no layer 'head'; choose one of: 0, 1, 2"):
-        fit(numbers, "granted", module, representation="head")
+        fit(numbers, "granted", module, representation_layer="head")
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ class Constant(Projection):
 
 def test_an_own_generator_is_the_space_to_search_in(people: pd.DataFrame) -> None:
     generator = Projection(18, 18)
-    explainer = small(steps=60).fit(people, LABEL, generator=generator)
+    explainer = small(max_steps=60).fit(people, LABEL, generator=generator)
     assert (explainer.diagnostics().reconstruction["kept"] > 0.99).all()
     found = explainer.explain(mixed(40, seed=2), "low", method="sgd")
     assert found.valid.mean() > 0.8

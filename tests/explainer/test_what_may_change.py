@@ -1,4 +1,4 @@
-"""Locks, directions, ranges, limits, difficulty and plans, from the request to the tables."""
+"""Locks, directions, ranges, limits, feature_costs and plans, from the request to the tables."""
 
 from typing import Any
 
@@ -127,7 +127,7 @@ def test_without_constraints_nothing_binds(explainer: cp.Explainer, rows: pd.Dat
 def test_what_is_hard_to_change_changes_less_and_the_whole_costs_less(
     explainer: cp.Explainer, rows: pd.DataFrame
 ) -> None:
-    free, priced = explainer.explain(rows), explainer.explain(rows, difficulty={"debt": 10})
+    free, priced = explainer.explain(rows), explainer.explain(rows, feature_costs={"debt": 10})
     assert priced.valid.mean() >= free.valid.mean() - 0.05
     assert priced.changed["debt"].mean() < 0.6 * free.changed["debt"].mean()
     both = (free.valid & priced.valid).to_numpy()
@@ -135,11 +135,13 @@ def test_what_is_hard_to_change_changes_less_and_the_whole_costs_less(
     assert costs[1] < costs[0]
 
 
-def _cost(explainer: cp.Explainer, rows: pd.DataFrame, result: Explanation, difficulty: dict[str, float]) -> np.ndarray:
+def _cost(
+    explainer: cp.Explainer, rows: pd.DataFrame, result: Explanation, feature_costs: dict[str, float]
+) -> np.ndarray:
     encoder = explainer.encoder_
     before, after = (encoder.encode(frame).numpy() for frame in (rows, result.counterfactuals))
     weights = encoder.weights.numpy() ** 2
-    for name, hard in difficulty.items():
+    for name, hard in feature_costs.items():
         weights[encoder.columns(name)] *= hard
     cost: np.ndarray = (weights * np.abs(after - before)).sum(1)
     return cost
@@ -147,8 +149,8 @@ def _cost(explainer: cp.Explainer, rows: pd.DataFrame, result: Explanation, diff
 
 def test_only_the_ratio_of_difficulties_matters(explainer: cp.Explainer, rows: pd.DataFrame) -> None:
     names = explainer.schema_.names
-    one = explainer.explain(rows.head(10), difficulty={"debt": 4})
-    other = explainer.explain(rows.head(10), difficulty={name: 2 if name == "debt" else 0.5 for name in names})
+    one = explainer.explain(rows.head(10), feature_costs={"debt": 4})
+    other = explainer.explain(rows.head(10), feature_costs={name: 2 if name == "debt" else 0.5 for name in names})
     _same(one, other)
 
 
@@ -199,7 +201,7 @@ def test_a_stored_request_is_answered_the_same(explainer: cp.Explainer, rows: pd
         directions={"score": "up"},
         ranges={"debt": (None, 1e6), "city": sorted(set(rows["city"]))},
         max_changes=3,
-        difficulty={"children": 3},
+        feature_costs={"children": 3},
         plans=2,
     )
     _same(explainer.repeat(Explanation.from_json(result.to_json())), result)
@@ -208,7 +210,7 @@ def test_a_stored_request_is_answered_the_same(explainer: cp.Explainer, rows: pd
 
 
 def test_no_time_is_left_for_limits_and_plans_either(explainer: cp.Explainer, rows: pd.DataFrame) -> None:
-    result = explainer.explain(rows, "low", seconds=1e-6, max_changes=1, plans=2)
+    result = explainer.explain(rows, "low", time_limit=1e-6, max_changes=1, plans=2)
     assert set(result.status["status"]) <= {Status.OUT_OF_TIME, Status.ALREADY, Status.NO_OTHER_PLAN}
     assert (result.status["status"] == Status.OUT_OF_TIME).any()
     assert not result.changed.any(axis=None)

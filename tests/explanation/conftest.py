@@ -136,7 +136,7 @@ def _kept(paths: pd.DataFrame, factuals: pd.DataFrame, keep: str) -> pd.DataFram
 
 def _said(keep: str) -> dict[str, str]:
     """Requests from before it could be said are like those for all."""
-    return {} if keep == "all" else {"keep": keep}
+    return {} if keep == "all" else {"paths": keep}
 
 
 def across(*labels: str) -> Explanation:

@@ -54,7 +54,7 @@ def test_milestones_that_were_kept_are_not_chosen_again() -> None:
 @pytest.mark.parametrize("made", [make, make_plans])
 def test_an_explanation_says_the_same_by_its_milestones(made: Any, tmp_path: Path) -> None:
     whole, kept = made(), made(keep="milestones")
-    assert (whole.keep, kept.keep) == ("all", "milestones")
+    assert (whole.kept_paths, kept.kept_paths) == ("all", "milestones")
     assert len(kept.paths) < len(whole.paths)
     for label in LABELS[:4]:
         stops = whole.milestones(label)
@@ -64,7 +64,7 @@ def test_an_explanation_says_the_same_by_its_milestones(made: Any, tmp_path: Pat
     assert kept.sentences.equals(whole.sentences)
     pd.testing.assert_frame_equal(kept.summary(), whole.summary())
     again = Explanation.from_json(kept.to_json())
-    assert again.keep == "milestones"
+    assert again.kept_paths == "milestones"
     pd.testing.assert_frame_equal(again.milestones("ann"), whole.milestones("ann"))
     cards = [result.to_html(tmp_path / "page.html").read_text(encoding="utf-8") for result in (whole, kept)]
     told = [re.sub("<svg.*?</svg>", "", card[card.index("<article") :], flags=re.DOTALL) for card in cards]
@@ -73,7 +73,7 @@ def test_an_explanation_says_the_same_by_its_milestones(made: Any, tmp_path: Pat
 
 def test_selected_rows_and_plans_know_what_was_kept() -> None:
     kept = make_plans(keep="milestones")
-    assert kept.select("ann").keep == kept.plan(2).keep == "milestones"
+    assert kept.select("ann").kept_paths == kept.plan(2).kept_paths == "milestones"
     pd.testing.assert_frame_equal(kept.plan(2).milestones("ann"), make_plans().milestones("ann", plan=2))
 
 
@@ -91,6 +91,6 @@ def test_the_figures_of_milestones_stand_at_their_true_steps() -> None:
 @pytest.mark.parametrize("keep", ["some", "mileston", True, None])
 def test_what_cannot_be_kept_is_refused_with_what_can(keep: Any) -> None:
     with pytest.raises(InputError, match=f"unknown way to keep paths '{keep}'.*: {', '.join(KEEPS)}"):
-        make(request=make().request | {"keep": keep})
+        make(request=make().request | {"paths": keep})
     with pytest.raises(InputError, match="unknown way to keep paths"):
-        Explanation.from_json(make(keep="end").to_json().replace('"keep": "end"', f'"keep": "{keep}"'))
+        Explanation.from_json(make(keep="end").to_json().replace('"paths": "end"', f'"paths": "{keep}"'))

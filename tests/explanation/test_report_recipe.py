@@ -9,7 +9,7 @@ def test_every_part_of_a_request_has_a_meaning() -> None:
 
 
 def test_a_recipe_says_what_was_asked_for_and_not_what_was_left_open() -> None:
-    request = {"method": "rsgd", "lock": ["a", "b"], "ranges": {"c": [1, None]}, "tidy": True, "max_changes": None}
+    request = {"method": "rsgd", "lock": ["a", "b"], "ranges": {"c": [1, None]}, "sparsify": True, "max_changes": None}
     text = "".join(recipe(request, {}, {"model": "<b>"}))
     assert '<th scope="row">model</th><td class="t">&lt;b&gt;</td>' in text
     assert '<th scope="row">lock</th><td class="t">a, b</td>' in text

@@ -67,15 +67,15 @@ def test_a_draw_is_the_same_every_time_and_no_larger_than_asked() -> None:
 
 def test_parts_together_are_the_whole(explainer: cp.Explainer, given: People) -> None:
     rows = given.frame.head(12)
-    parts = [explainer.explain(rows.iloc[:5], keep="milestones"), explainer.explain(rows.iloc[5:], keep="milestones")]
-    one, whole = group_findings.together(parts), explainer.explain(rows, keep="milestones")
+    parts = [explainer.explain(rows.iloc[:5], paths="milestones"), explainer.explain(rows.iloc[5:], paths="milestones")]
+    one, whole = group_findings.together(parts), explainer.explain(rows, paths="milestones")
     for name in ("factuals", "counterfactuals", "status", "outcome", "changed", "paths"):
         pd.testing.assert_frame_equal(getattr(one, name), getattr(whole, name), check_exact=True)
     pd.testing.assert_frame_equal(one.measures(), whole.measures(), check_exact=True)
 
 
 def test_groups_are_those_of_the_summary(explainer: cp.Explainer, given: People) -> None:
-    result = explainer.explain(given.frame, keep="milestones")
+    result = explainer.explain(given.frame, paths="milestones")
     for by in ("sex", "debt"):
         summary, keys = result.summary(by=by), group_findings.groups_of(result, by)
         assert [int((keys == label).sum()) for label in summary.index] == summary["n"].tolist()
@@ -184,7 +184,7 @@ def test_people_are_paged_opened_and_taken_home(group: Page) -> None:
             group.get_by_role("button", name=f"Download the group as {suffix.upper()}").click()
         files[suffix] = download.value.path().read_text(encoding="utf-8")
     assert len(Explanation.from_json(files["json"])) == 20
-    assert json.loads(files["json"])["request"]["keep"] == "milestones"
+    assert json.loads(files["json"])["request"]["paths"] == "milestones"
     assert len(pd.read_csv(BytesIO(files["csv"].encode()))) == 20
     assert "<!doctype html>" in files["html"]
     assert "By sex" in files["html"], "the table that is on the page"

@@ -20,7 +20,7 @@ from .processes import WAIT, running
 def test_the_page_says_how_far_the_model_is_and_then_shows_it(
     context: BrowserContext, model: Path, tmp_path: Path, pictures: Path
 ) -> None:
-    with running(tmp_path, "-m", "tests.app.ui.slow_start", str(model), str(tmp_path / "go")) as address:
+    with running(tmp_path, "-m", "tests.explorer.slow_start", str(model), str(tmp_path / "go")) as address:
         page = context.new_page()
         page.goto(address)
         expect(page.get_by_text("training something (3 of 4) almost")).to_be_visible()
@@ -35,7 +35,7 @@ def test_the_page_says_how_far_the_model_is_and_then_shows_it(
 
 
 def test_a_model_that_cannot_be_had_is_said(context: BrowserContext, model: Path, tmp_path: Path) -> None:
-    with running(tmp_path, "-m", "tests.app.ui.slow_start", str(model), str(tmp_path / "go"), "fails") as address:
+    with running(tmp_path, "-m", "tests.explorer.slow_start", str(model), str(tmp_path / "go"), "fails") as address:
         page = context.new_page()
         page.goto(address)
         (tmp_path / "go").touch()

@@ -96,7 +96,7 @@ def test_limits_are_checked_beside_them(page: Page) -> None:
     number(score, "At most").fill("-100")
     expect(score.get_by_role("alert")).to_contain_text("outside the range that was asked for")
     number(score, "At most").fill("")
-    number(score, "Difficulty").fill("0")
+    number(score, "Cost of change").fill("0")
     expect(score.get_by_role("alert")).to_contain_text("expected a positive number")
 
 

@@ -83,7 +83,7 @@ def test_limits_become_what_is_asked(explainer: cp.Explainer) -> None:
     said = {
         "city": Limit(allowed=("A", "B")),
         "size": Limit(low="small", high="large"),
-        "children": Limit(locked=True, difficulty=2),
+        "children": Limit(locked=True, feature_costs=2),
         "debt": Limit(direction="down", high=whole(900.0)),
         "score": Limit(),
     }
@@ -92,11 +92,11 @@ def test_limits_become_what_is_asked(explainer: cp.Explainer) -> None:
         "lock": ("children",),
         "directions": {"debt": "down"},
         "ranges": {"city": ("A", "B"), "size": ("small", "large"), "debt": (None, 900)},
-        "difficulty": {"children": 2},
+        "feature_costs": {"children": 2},
     }
     told = {name: limit.told(explainer.schema_[name]) for name, limit in said.items()}
     assert told["debt"] == "only down, –900"
-    assert told["children"] == "locked, difficulty 2"
+    assert told["children"] == "locked, feature_costs 2"
     assert told["score"] == ""
 
 
@@ -105,7 +105,7 @@ def test_what_cannot_be_is_told(explainer: cp.Explainer, people: pd.DataFrame) -
     assert "2.5 is not a whole number" in value_problem(schema["children"], 2.5, "p0")
     assert value_problem(schema["children"], 2, "p0") == ""
     assert "missing" in value_problem(schema["score"], None, "p0")
-    assert "expected a positive number" in limit_problem(explainer, schema["score"], Limit(difficulty=None), row)
+    assert "expected a positive number" in limit_problem(explainer, schema["score"], Limit(feature_costs=None), row)
     beyond = Limit(low=float(row["score"].iloc[0]) + 1)
     assert "outside the range" in limit_problem(explainer, schema["score"], beyond, row)
     assert limit_problem(explainer, schema["score"], beyond, None) == ""

@@ -45,11 +45,11 @@ def test_class_weights_are_scikit_learn_s() -> None:
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [
-        ({"latent": 0}, "latent is 0; expected a whole number from 1, or 'auto'"),
+        ({"latent_dim": 0}, "latent_dim is 0; expected a whole number from 1, or 'auto'"),
         ({"epochs": "fast"}, "epochs is 'fast'"),
-        ({"centers": -3}, "centers is -3"),
+        ({"n_centers": -3}, "n_centers is -3"),
         ({"hidden": ()}, "expected widths of layers"),
-        ({"number": "sigmoud"}, "unknown way to decode numbers 'sigmoud'"),
+        ({"numeric_output": "sigmoud"}, "unknown way to decode numbers 'sigmoud'"),
     ],
 )
 def test_sizes_that_cannot_be_are_refused(sizes: dict[str, Any], message: str) -> None:

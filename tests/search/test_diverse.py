@@ -30,7 +30,7 @@ def scope(learned: Learned, rows: Tensor) -> Scope:
 
 @pytest.fixture(scope="module")
 def search(learned: Learned) -> Search:
-    quest, method = learned.quest(Walk(steps=40)), METHODS["rsgd"](learned.parts)
+    quest, method = learned.quest(Walk(max_steps=40)), METHODS["rsgd"](learned.parts)
     return lambda scope: quest.pursue(method, scope, WANTED)
 
 
@@ -111,7 +111,7 @@ def test_who_is_stopped_by_a_bound_is_searched_for_again(
     columns = learned.encoder.columns("debt", "children", "size")
     bounds.upper[:, columns] = rows[:, columns]
     scope = Scope.of(learned.encoder, rows, bounds)
-    quest, method = learned.quest(Walk(steps=40, home=False)), METHODS["rsgd"](learned.parts)
+    quest, method = learned.quest(Walk(max_steps=40, fallback=False)), METHODS["rsgd"](learned.parts)
     search = partial(quest.pursue, method, wanted=WANTED)
     once, again = search(scope), one_plan(search, scope, probability)
     assert again.found.sum() >= once.found.sum()

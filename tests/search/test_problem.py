@@ -26,7 +26,7 @@ def rows(learned: Learned) -> Tensor:
 
 
 def _pursue(learned: Learned, rows: Tensor, wanted: Wanted = WANTED, method: str = "rsgd", **options: object) -> Paths:
-    walk = Walk(**{"steps": 40, "home": False, **options})  # type: ignore[arg-type]
+    walk = Walk(**{"max_steps": 40, "fallback": False, **options})  # type: ignore[arg-type]
     return learned.quest(walk).pursue(METHODS[method](learned.parts), Scope.of(learned.encoder, rows), wanted)
 
 
@@ -61,7 +61,7 @@ def test_a_row_that_does_not_get_there_ends_at_its_best_point(learned: Learned, 
 
 
 def test_rows_that_get_stuck_are_led_to_a_landmark_and_marked(learned: Learned, rows: Tensor) -> None:
-    alone, led = (_pursue(learned, rows, home=home) for home in (False, True))
+    alone, led = (_pursue(learned, rows, fallback=home) for home in (False, True))
     assert not alone.led.any()
     assert led.found.all()
     assert torch.equal(led.led, ~alone.found)
@@ -71,13 +71,13 @@ def test_rows_that_get_stuck_are_led_to_a_landmark_and_marked(learned: Learned, 
 
 
 def test_the_way_to_a_landmark_is_a_straight_line_in_steps_of_the_search(learned: Learned, rows: Tensor) -> None:
-    paths = _pursue(learned, rows, steps=0, home=True, step_size=0.1)
+    paths = _pursue(learned, rows, max_steps=0, fallback=True, step_size=0.1)
     row = int(torch.bincount(paths.row).argmax())
     steps = paths.z[paths.row == row].diff(dim=0).double()
     assert len(steps) > 3
     assert (steps.norm(dim=-1) <= 0.1 + 1e-6).all()
     torch.testing.assert_close(steps, steps[:1].expand_as(steps), rtol=1e-3, atol=1e-5)
-    again = _pursue(learned, rows[row : row + 1], steps=0, home=True, step_size=0.1)
+    again = _pursue(learned, rows[row : row + 1], max_steps=0, fallback=True, step_size=0.1)
     assert torch.equal(again.x, _points(paths, row)), "whoever else is asked about"
 
 
@@ -85,20 +85,20 @@ def test_where_nobody_has_what_is_wanted_the_way_to_the_next_best_counts_if_it_l
     learned: Learned, rows: Tensor
 ) -> None:
     hopeless = replace(WANTED, confidence=0.9999999)
-    alone, led = (_pursue(learned, rows, hopeless, home=home) for home in (False, True))
+    alone, led = (_pursue(learned, rows, hopeless, fallback=home) for home in (False, True))
     assert not led.found.any()
     assert (led.probability[led.last] >= alone.probability[alone.last]).all()
     assert torch.equal(led.led, led.probability[led.last] > alone.probability[alone.last])
 
 
 def test_methods_outside_the_latent_space_are_not_led(learned: Learned, rows: Tensor) -> None:
-    assert not _pursue(learned, rows, method="wachter", steps=1, home=True).led.any()
+    assert not _pursue(learned, rows, method="wachter", max_steps=1, fallback=True).led.any()
 
 
 def test_a_surrogate_is_followed_further_than_the_model_and_the_first_accepted_point_counts(
     learned: Learned, rows: Tensor
 ) -> None:
-    exact = learned.quest(Walk(steps=40, home=False, carry=False))
+    exact = learned.quest(Walk(max_steps=40, fallback=False, keep_residual=False))
     asked = replace(exact, exact=False)
     method = METHODS["rsgd"](learned.parts)
     one, other = (quest.pursue(method, Scope.of(learned.encoder, rows), WANTED) for quest in (exact, asked))
@@ -113,7 +113,7 @@ def test_what_was_reached_is_kept_when_a_later_search_finds_no_time(
     learned: Learned, rows: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hard = replace(WANTED, confidence=0.9)
-    quest = replace(learned.quest(Walk(steps=40, home=False)), exact=False)
+    quest = replace(learned.quest(Walk(max_steps=40, fallback=False)), exact=False)
     method, searches = METHODS["rsgd"](learned.parts), itertools.count()
     whole = quest.pursue(method, Scope.of(learned.encoder, rows), hard)
 

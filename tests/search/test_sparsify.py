@@ -53,8 +53,8 @@ def test_what_need_not_change_stays_as_it_is_along_the_whole_path(
     explainer: cp.Explainer, people: pd.DataFrame, method: str
 ) -> None:
     rows = people.drop(columns=LABEL).head(60)
-    loose = explainer.set_params(tidy=False).explain(rows, method=method)
-    tidy = explainer.set_params(tidy=True).explain(rows, method=method)
+    loose = explainer.set_params(sparsify=False).explain(rows, method=method)
+    tidy = explainer.set_params(sparsify=True).explain(rows, method=method)
     assert (tidy.valid >= loose.valid).all()
     found = (tidy.status["status"] == Status.FOUND) & (loose.status["status"] == Status.FOUND)
     assert (tidy.changed.sum(axis=1) <= loose.changed.sum(axis=1))[found].all()

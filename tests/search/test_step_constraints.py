@@ -84,7 +84,7 @@ def _problem(seed: int, columns: int, latent: int = 4) -> tuple[Tensor, Tensor, 
 
 @pytest.mark.parametrize("columns", [1, 2, 4])
 def test_the_step_is_the_solution_of_its_programme(columns: int) -> None:
-    """Against scipy's general solver: bounds of either kind, columns that may not move, and difficulties."""
+    """Against scipy's general solver: bounds of either kind, columns that may not move, and feature_costs_by_name."""
     good = [_is_solved(seed, columns) for seed in range(100)]
     assert np.mean(good) >= 0.98
 
@@ -101,7 +101,7 @@ def _is_solved(seed: int, columns: int) -> bool:
         torch.where(at_upper, here, INFINITY),
         here,
         bounded=torch.arange(columns),
-        difficulty=price,
+        feature_costs=price,
     )
     found = -terms.slide(solve(metric, gradient), metric, 0.0, gradient, here, jac)[0].numpy()
     m, g, a = metric[0].numpy(), gradient[0].numpy(), jac[0].numpy()
@@ -192,7 +192,7 @@ def test_what_is_hard_to_change_changes_less() -> None:
 
     def walked(price: Tensor | None) -> Tensor:
         hard = None if price is None else torch.arange(3)
-        terms = Terms(x, -wide, wide, torch.zeros_like(x), bounded=hard, difficulty=price)
+        terms = Terms(x, -wide, wide, torch.zeros_like(x), bounded=hard, feature_costs=price)
         return traverse(IdentityModel(), pullback, objective, x, terms=terms, steps=10, step_size=0.05).end - x
 
     plain, priced = walked(None), walked(torch.tensor([10.0, 0.0, 0.0], dtype=torch.float64))

@@ -52,7 +52,9 @@ def test_it_stops_where_the_model_says_yes_to_the_legal_row(learned: Learned, sc
 def test_only_what_asks_our_own_classifier_says_that_it_never_waits(learned: Learned, scope: Scope) -> None:
     assert all(rule.never_waits for rule in _rules(learned, scope, Walk()))
     assert all(rule.never_waits for rule in _rules(learned, scope, Walk(), exact=False)), "a surrogate is ours"
-    assert not any(rule.never_waits for rule in _rules(learned, scope, Walk(copies=False))), "it looks for neighbours"
+    assert not any(rule.never_waits for rule in _rules(learned, scope, Walk(allow_copies=False))), (
+        "it looks for neighbours"
+    )
     users = learned.subject.answers.__call__
     assert not any(rule.never_waits for rule in _rules(learned, scope, Walk(), answers=lambda x: users(x)))
 

@@ -17,4 +17,4 @@ def refused_only_for_what_cannot_be(context: Any, response: Any, case: Any) -> N
     if response.status_code == 422:
         assert response.json()["error"]["code"] == "unusable", response.text
     if response.status_code == 504:
-        assert case.body["seconds"] < LITTLE
+        assert case.body["time_limit"] < LITTLE

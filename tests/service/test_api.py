@@ -31,7 +31,7 @@ def rows(people: pd.DataFrame) -> list[dict[str, Any]]:
 def test_an_answer_has_all_that_the_explanation_has(
     client: httpx.Client, explainer: cp.Explainer, people: pd.DataFrame, rows: list[dict[str, Any]]
 ) -> None:
-    asked = {"target_class": "low", "confidence": 0.6, "plans": 2, "keep": "milestones", "lock": ["sex"]}
+    asked = {"target_class": "low", "confidence": 0.6, "plans": 2, "paths": "milestones", "lock": ["sex"]}
     answer = client.post(EXPLAIN, json={"rows": rows[:4], **asked})
     assert answer.status_code == 200
     ExplainAnswer.model_validate(answer.json())
@@ -57,7 +57,7 @@ def test_as_much_of_the_way_is_told_as_is_asked_for(client: httpx.Client, rows: 
     plan = client.post(EXPLAIN, json={"rows": rows[:1], "target_class": "low"}).json()["rows"][0]["plans"][0]
     assert "path" not in plan
     assert "milestones" not in plan
-    asked = {"rows": rows[:1], "target_class": "low", "keep": "all"}
+    asked = {"rows": rows[:1], "target_class": "low", "paths": "all"}
     plan = client.post(EXPLAIN, json=asked).json()["rows"][0]["plans"][0]
     assert [point["step"] for point in plan["path"]] == list(range(len(plan["path"])))
     assert plan["path"][-1]["features"] == plan["counterfactual"]
@@ -124,7 +124,7 @@ WRONG = [
     ({"confidence": "0.5"}, "invalid", "confidence"),
     ({"method": "magic"}, "invalid", "method"),
     ({"method": "flow"}, "invalid", "method"),
-    ({"keep": "some"}, "invalid", "keep"),
+    ({"paths": "some"}, "invalid", "paths"),
     ({"plans": 0}, "invalid", "plans"),
     ({"plans": 10**9}, "invalid", "plans"),
     ({"lock": ["height"]}, "invalid", "lock[0]"),
@@ -138,9 +138,9 @@ WRONG = [
     ({"ranges": {"debt": [9, 1]}}, "unusable", "low=9.0 above high=1.0; swap them?"),
     ({"ranges": {"debt": [1]}}, "invalid", "ranges.debt"),
     ({"ranges": {"city": ["Z"]}}, "invalid", "ranges.city[0]"),
-    ({"difficulty": {"debt": 0}}, "invalid", "difficulty.debt"),
-    ({"seconds": 0}, "invalid", "seconds"),
-    ({"seconds": 1e6}, "invalid", "seconds"),
+    ({"feature_costs": {"debt": 0}}, "invalid", "feature_costs.debt"),
+    ({"time_limit": 0}, "invalid", "time_limit"),
+    ({"time_limit": 1e6}, "invalid", "time_limit"),
     ({"colour": "red"}, "invalid", "colour: Extra inputs are not permitted"),
 ]
 
@@ -217,7 +217,7 @@ def test_a_question_has_so_long_and_no_longer(explainer: cp.Explainer, rows: lis
     with service({"people": explainer}, Settings()) as client:
         asked = {"rows": rows, "target_class": "low", "plans": 9, "confidence": 0.9, "method": "rsgd"}
         started = time.monotonic()
-        answer = client.post(EXPLAIN, json=asked | {"seconds": 0.3})
+        answer = client.post(EXPLAIN, json=asked | {"time_limit": 0.3})
         assert answer.status_code == 504
         assert answer.json()["error"]["code"] == "out_of_time"
         assert time.monotonic() - started < 5
@@ -228,7 +228,7 @@ def test_who_goes_away_is_no_longer_waited_for(explainer: cp.Explainer, rows: li
     with service({"people": explainer}, Settings()) as client:
         address = str(client.base_url)
         for keep in ("all", "end"):  # the second waits for the first
-            asked = {"rows": rows[:50], "plans": 9, "confidence": 0.9, "method": "rsgd", "keep": keep, "seconds": 5}
+            asked = {"rows": rows[:50], "plans": 9, "confidence": 0.9, "method": "rsgd", "paths": keep, "time_limit": 5}
             with pytest.raises(httpx.ReadTimeout):
                 httpx.post(f"{address}{EXPLAIN}", json=asked, timeout=0.7)
         until = time.monotonic() + 10
@@ -243,7 +243,14 @@ def test_a_full_queue_says_when_to_come_again(explainer: cp.Explainer, rows: lis
         address = f"{client.base_url}{EXPLAIN}"
         with ThreadPoolExecutor() as others:
             for keep in ("all", "end"):  # the first is being answered, and the second waits
-                asked = {"rows": rows[:50], "plans": 9, "confidence": 0.9, "method": "rsgd", "keep": keep, "seconds": 3}
+                asked = {
+                    "rows": rows[:50],
+                    "plans": 9,
+                    "confidence": 0.9,
+                    "method": "rsgd",
+                    "paths": keep,
+                    "time_limit": 3,
+                }
                 others.submit(httpx.post, address, json=asked, timeout=60)
                 time.sleep(0.7)
             answer = client.post(EXPLAIN, json={"rows": rows[:1]})

@@ -42,7 +42,7 @@ def _together(explainer: cp.Explainer, questions: list[tuple[pd.DataFrame, Asked
     async def scenario(desk: Desk) -> list[Any]:
         desk.watch(lambda kind, call: calls.append(call.questions))
         ask = desk.tell if tell else desk.explain
-        return await asyncio.gather(*(ask("people", rows, asked, seconds=50) for rows, asked in questions))
+        return await asyncio.gather(*(ask("people", rows, asked, time_limit=50) for rows, asked in questions))
 
     answers: list[Any] = _run({"people": explainer}, scenario)
     assert max(calls) > 1
@@ -54,18 +54,18 @@ def _undated(answer: cp.Explanation) -> str:
     return replace(answer, made={}).to_json()
 
 
-@pytest.mark.parametrize("asked", [Asked("low"), Asked("low", keep="milestones", plans=2), Asked(keep="end")])
+@pytest.mark.parametrize("asked", [Asked("low"), Asked("low", paths="milestones", plans=2), Asked(paths="end")])
 def test_who_is_asked_about_with_others_gets_the_same_answer(
     explainer: cp.Explainer, table: pd.DataFrame, asked: Asked
 ) -> None:
     parts = [table.iloc[0:1], table.iloc[1:4], table.iloc[4:5], table.iloc[5:7]]
-    lone = [explainer.explain(part, **vars(asked), seconds=50) for part in parts]
+    lone = [explainer.explain(part, **vars(asked), time_limit=50) for part in parts]
     together = _together(explainer, [(part, asked) for part in parts])
     assert [_undated(answer) for answer in together] == [_undated(answer) for answer in lone]
 
 
 def test_what_is_told_does_not_depend_on_others_either(explainer: cp.Explainer, table: pd.DataFrame) -> None:
-    asked = Asked("low", keep="milestones")
+    asked = Asked("low", paths="milestones")
     parts = [table.iloc[[place]] for place in range(6)]
     lone = [_run({"people": explainer}, lambda desk, rows=part: desk.tell("people", rows, asked)) for part in parts]
     assert _together(explainer, [(part, asked) for part in parts], tell=True) == lone
@@ -77,7 +77,7 @@ def test_labels_come_back_as_they_were_given(explainer: cp.Explainer, table: pd.
     numbers = table.iloc[4:6].set_axis([7.5, -1])
     for given, answer in zip(
         (same, levels, numbers),
-        _together(explainer, [(rows, Asked("low", keep="end")) for rows in (same, levels, numbers)]),
+        _together(explainer, [(rows, Asked("low", paths="end")) for rows in (same, levels, numbers)]),
         strict=True,
     ):
         pd.testing.assert_index_equal(answer.factuals.index, given.index)
@@ -89,7 +89,7 @@ def test_columns_in_another_order_and_a_label_make_no_difference(
     explainer: cp.Explainer, people: pd.DataFrame, table: pd.DataFrame
 ) -> None:
     turned = people.iloc[:2][people.columns[::-1]]
-    asked = [(rows, Asked("low", keep="end")) for rows in (table.iloc[2:3], table.iloc[:2], turned)]
+    asked = [(rows, Asked("low", paths="end")) for rows in (table.iloc[2:3], table.iloc[:2], turned)]
     _, plain, other = _together(explainer, asked)
     pd.testing.assert_frame_equal(plain.counterfactuals, other.counterfactuals)
 
@@ -140,7 +140,7 @@ def test_the_search_ends_when_nobody_has_time_for_it(explainer: cp.Explainer, ta
     async def scenario(desk: Desk) -> float:
         started = time.monotonic()
         with pytest.raises(LateError):
-            await desk.explain("people", table, Asked("low", method="rsgd", plans=9, confidence=0.9), seconds=0.3)
+            await desk.explain("people", table, Asked("low", method="rsgd", plans=9, confidence=0.9), time_limit=0.3)
         answered = time.monotonic() - started
         while desk.busy:
             await asyncio.sleep(0.05)

@@ -39,7 +39,8 @@ def test_the_service_keeps_to_its_description(people: pd.DataFrame, tmp_path: Pa
                 *("--max-examples", "15", "--seed", "1", "--generation-database", "none", "--no-color"),
             ],
             cwd=tmp_path,
-            env=os.environ | {"SCHEMATHESIS_HOOKS": "tests.service.schemathesis_hooks", "PYTHONPATH": str(HERE.parents[1])},
+            env=os.environ
+            | {"SCHEMATHESIS_HOOKS": "tests.service.schemathesis_hooks", "PYTHONPATH": str(HERE.parents[1])},
             capture_output=True,
             encoding="utf-8",
             check=False,

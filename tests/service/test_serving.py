@@ -195,7 +195,7 @@ MISTAKES = [
     (("MODEL", "--host", "0.0.0.0"), "there is no --token"),
     (("MODEL", "--port", "70000"), "expected a whole number from 0 to 65535"),
     (("MODEL", "--queue", "0"), "--queue must be a positive number"),
-    (("MODEL", "--seconds", "400"), "--seconds 400 is more than --longest 300"),
+    (("MODEL", "--time-limit", "400"), "--time-limit 400 is more than --longest 300"),
     (("MODEL", "b=MODEL", "--model", "json:loads"), "--model is the model of one MODEL"),
     (("MODEL", "--device", "abacus"), "unknown device 'abacus'"),
     (("MODEL", "--host", "203.0.113.1", "--token", "x"), "cannot listen at http://203.0.113.1:8000"),

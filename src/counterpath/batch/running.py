@@ -152,7 +152,7 @@ def run(
         out: The folder for the results.
         engine: Who does it: `Local` or `Ray`.
         asked: What to ask, as arguments of `Explainer.explain`, or as the request of an explanation. Of paths nothing
-            but the end is kept, unless `keep` says otherwise.
+            but the end is kept, unless `paths` says otherwise.
         own: The user's own model as `module:attribute`, if the model directory only names it.
         ids: Columns that are carried along.
         shard_rows: The most rows of a shard.
@@ -174,8 +174,8 @@ def run(
     loaded = Explainer.load(model) if explainer is None else explainer
     empty = loaded.encoder_.decode(loaded.learned_.rows[:0])
     request = loaded.repeat({KEEP: END, **asked}, empty).request
-    if request["seconds"] is not None:
-        raise InputError("a batch job has no limit of seconds: its results would depend on how fast the machine is")
+    if request["time_limit"] is not None:
+        raise InputError("a batch job has no time limit: its results would depend on how fast the machine is")
     check_ids(ids, loaded.schema_)
     job = Job.of(Path(model), request, own=own, ids=ids, shard_rows=shard_rows or SHARD_ROWS[device], device=device)
     sources = survey(find(str(rows), place), [*ids, *loaded.schema_.names], job.shard_rows)

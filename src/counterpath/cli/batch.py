@@ -16,7 +16,7 @@ from counterpath.cli import options
 from counterpath.cli.options import Question
 from counterpath.cli.output import say, show
 from counterpath.explainer.explainer import Explainer
-from counterpath.explanation.milestones import END, MILESTONES
+from counterpath.explanation.milestones import END, KEEP, MILESTONES
 from counterpath.utils.devices import resolve_device
 from counterpath.utils.errors import InputError, choose
 
@@ -39,7 +39,7 @@ def batch(
     down: options.Down = None,
     ranges: options.Ranges = None,
     max_changes: options.MaxChanges = None,
-    difficulty: options.Difficulty = None,
+    feature_costs: options.FeatureCosts = None,
     plans: options.Plans = None,
     request: options.Again = None,
     milestones: Annotated[bool, typer.Option("--milestones", help="Write the milestones of each path, too.")] = False,
@@ -75,11 +75,11 @@ def batch(
     options.positive("--shard-rows", shard_rows)
     options.positive("--stall", stall)
     given = {"--target-class": target_class, "--confidence": confidence, "--method": method}
-    wishes = options.Options(lock, up, down, ranges, max_changes, difficulty, plans)
+    wishes = options.Options(lock, up, down, ranges, max_changes, feature_costs, plans)
     question = Question(given, wishes, request, MILESTONES if milestones else END)
     chosen, where = _engine(engine, address, workers, device)
     explainer = Explainer.load(model_folder, model=options.model(model), device="cpu")
-    asked = question.of(explainer) | ({} if question.again is None else {"keep": MILESTONES if milestones else END})
+    asked = question.of(explainer) | ({} if question.again is None else {KEEP: MILESTONES if milestones else END})
     summary = run(
         model_folder,
         rows,

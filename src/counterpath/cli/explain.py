@@ -33,16 +33,16 @@ def explain(
     target_class: options.MaybeTarget = None,
     confidence: options.MaybeConfidence = None,
     method: Annotated[str | None, typer.Option(help="How to search; by default as fit was told.")] = None,
-    seconds: Annotated[float | None, typer.Option(help="How long to search at most.")] = None,
+    time_limit: Annotated[float | None, typer.Option(help="How long to search at most.")] = None,
     lock: options.Lock = None,
     up: options.Up = None,
     down: options.Down = None,
     ranges: options.Ranges = None,
     max_changes: options.MaxChanges = None,
-    difficulty: options.Difficulty = None,
+    feature_costs: options.FeatureCosts = None,
     plans: options.Plans = None,
     request: options.Again = None,
-    keep: Annotated[
+    paths: Annotated[
         str | None,
         typer.Option(
             metavar="|".join(KEEPS),
@@ -66,20 +66,22 @@ def explain(
     Exit codes: 0 every row has its counterfactual or already had the decision; 3 done, but some rows have none, and
     their status says why (of several plans the first counts); 2 wrong input or model; 1 anything unexpected.
     """
-    options.positive("--seconds", seconds)
+    options.positive("--time-limit", time_limit)
     given = {
         "--target-class": target_class,
         "--confidence": confidence,
         "--method": method,
-        "--seconds": seconds,
-        "--keep": keep,
+        "--time-limit": time_limit,
+        "--paths": paths,
     }
-    wishes = options.Options(lock, up, down, ranges, max_changes, difficulty, plans)
+    wishes = options.Options(lock, up, down, ranges, max_changes, feature_costs, plans)
     question = Question(given, wishes, request, ALL)
     if steps and out is not None:
         raise InputError("--steps prints, and --out writes: leave out one of them (an .html file has the steps anyway)")
-    if steps and question.keep == END:
-        raise InputError(f"--steps prints the steps of each path, and keep={END} keeps none: try keep={MILESTONES}")
+    if steps and question.paths == END:
+        raise InputError(
+            f"--steps prints the steps of each path, and --paths {END} keeps none: try --paths {MILESTONES}"
+        )
     resolve_device(device)
     wish = output.Wish.of(out, by, pages)
     writer = None if out is None else _writer(out)

@@ -49,7 +49,7 @@ def fit(
     method: Annotated[str, typer.Option(help="How explain searches unless told otherwise.")] = "geodesic",
     class_weight: Annotated[str | None, typer.Option(help="balanced, if one class is rare.")] = None,
     missing: Annotated[str, typer.Option(help="error, or impute to fill missing values in.")] = "error",
-    latent: Annotated[
+    latent_dim: Annotated[
         int | None, typer.Option(help="Width of the latent space; by default it follows the table.")
     ] = None,
     hidden: Annotated[str, typer.Option(help="Widths of the generative model's hidden layers.")] = "512,256",
@@ -66,13 +66,13 @@ def fit(
         choose("class weight", class_weight, {"balanced": None})
     choose("way to treat missing values", missing, dict.fromkeys(MISSING))
     widths = options.numbers("the widths of hidden layers", hidden)
-    for name, value in (("--latent", latent), ("--epochs", epochs), ("--hidden", min(widths))):
+    for name, value in (("--latent-dim", latent_dim), ("--epochs", epochs), ("--hidden", min(widths))):
         options.positive(name, value)
     resolve_device(device)
     persistence.insist_replaceable(out)
     explainer = Explainer(
         method=options.method(method),
-        latent=latent or "auto",
+        latent_dim=latent_dim or "auto",
         hidden=tuple(widths),
         epochs=epochs or "auto",
         class_weight=class_weight,

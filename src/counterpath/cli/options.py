@@ -142,7 +142,7 @@ Ranges = Annotated[
     ),
 ]
 MaxChanges = Annotated[int | None, typer.Option(help="How many features may change.")]
-Difficulty = Annotated[
+FeatureCosts = Annotated[
     list[str] | None,
     typer.Option(metavar="FEATURE=NUMBER", help="How hard a feature is to change; others have 1. May be repeated."),
 ]
@@ -156,7 +156,7 @@ Again = Annotated[
 ]
 
 _RANGE = "FEATURE=LOW:HIGH or FEATURE=A|B, for instance hours=20:60, hours=20: or job=Sales|Tech"
-_DIFFICULTY = "FEATURE=NUMBER, for instance education=3"
+_FEATURE_COST = "FEATURE=NUMBER, for instance education=3"
 
 
 @dataclass(frozen=True)
@@ -168,11 +168,14 @@ class Options:
     down: Sequence[str] | None = None
     ranges: Sequence[str] | None = None
     max_changes: int | None = None
-    difficulty: Sequence[str] | None = None
+    feature_costs: Sequence[str] | None = None
     plans: int | None = None
 
     def __post_init__(self) -> None:
-        for option, texts, form in (("--range", self.ranges, _RANGE), ("--difficulty", self.difficulty, _DIFFICULTY)):
+        for option, texts, form in (
+            ("--range", self.ranges, _RANGE),
+            ("--feature-cost", self.feature_costs, _FEATURE_COST),
+        ):
             for text in texts or ():
                 if "=" not in text:
                     raise InputError(f"{option} {text!r} is not {form}")
@@ -183,7 +186,7 @@ class Options:
     @property
     def by_option(self) -> dict[str, Any]:
         """What was given, by the names of the options."""
-        options = ("--lock", "--up", "--down", "--range", "--max-changes", "--difficulty", "--plans")
+        options = ("--lock", "--up", "--down", "--range", "--max-changes", "--feature-cost", "--plans")
         return dict(zip(options, dataclasses.astuple(self), strict=True))
 
     def arguments(self, schema: Schema) -> dict[str, Any]:
@@ -197,7 +200,7 @@ class Options:
             "directions": dict.fromkeys(up, constraints.UP) | dict.fromkeys(down, constraints.DOWN),
             "ranges": _by_feature("--range", self.ranges, schema, _range),
             "max_changes": self.max_changes,
-            "difficulty": _by_feature("--difficulty", self.difficulty, schema, _difficulty),
+            "feature_costs": _by_feature("--feature-cost", self.feature_costs, schema, _feature_cost),
             "plans": 1 if self.plans is None else self.plans,
         }
 
@@ -257,8 +260,8 @@ def _range(feature: Feature, value: str, given: str) -> list[Any]:
     return [end or None for end in next(known, splits[0])]
 
 
-def _difficulty(feature: Feature, value: str, given: str) -> Number:
-    return _number(value, f"{given} is not {_DIFFICULTY}")
+def _feature_cost(feature: Feature, value: str, given: str) -> Number:
+    return _number(value, f"{given} is not {_FEATURE_COST}")
 
 
 def _number(text: str, given: str) -> Number:
@@ -300,17 +303,17 @@ class Question:
         confidence(SURE if given["--confidence"] is None else given["--confidence"])
         if given["--method"] is not None:
             method(given["--method"])
-        if given.get("--keep") is not None:
-            check_keep(given["--keep"])
+        if given.get("--paths") is not None:
+            check_keep(given["--paths"])
         if request is not None:
             refuse_beside_request({**given, **wishes.by_option})
         self.again = None if request is None else read_request(request)
         self._given, self._wishes, self._keep = given, wishes, keep
 
     @property
-    def keep(self) -> Any:
+    def paths(self) -> Any:
         """How much of every path is asked for; None where a request does not say."""
-        return (self._given.get("--keep") or self._keep) if self.again is None else self.again.get(KEEP)
+        return (self._given.get("--paths") or self._keep) if self.again is None else self.again.get(KEEP)
 
     def of(self, explainer: Explainer) -> dict[str, Any]:
         """The same as what `Explainer.repeat` takes."""
@@ -319,8 +322,8 @@ class Question:
         target, confidence = self._given["--target-class"], self._given["--confidence"]
         return self._wishes.arguments(explainer.schema_) | {
             "method": self._given["--method"],
-            "seconds": self._given.get("--seconds"),
-            KEEP: self.keep,
+            "time_limit": self._given.get("--time-limit"),
+            KEEP: self.paths,
             "target_class": target_class(OTHER if target is None else target, explainer.classes_, OTHER),
             "confidence": SURE if confidence is None else confidence,
         }

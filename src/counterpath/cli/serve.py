@@ -38,7 +38,7 @@ def serve(
     batch: Annotated[int, typer.Option(help="How many rows of several questions are answered together.")] = 128,
     rows: Annotated[int, typer.Option(help="How many rows a question may have.")] = 1000,
     body: Annotated[int, typer.Option(help="How many bytes a request may have.")] = 1 << 20,
-    seconds: Annotated[float, typer.Option(help="How long a question may take that does not say.")] = 60.0,
+    time_limit: Annotated[float, typer.Option(help="How long a question may take that does not say.")] = 60.0,
     longest: Annotated[float, typer.Option(help="How long a question may say that it may take.")] = 300.0,
     grace: Annotated[float, typer.Option(help="How long questions may still take when the service is stopped.")] = 30.0,
     model: options.Own = None,
@@ -48,13 +48,15 @@ def serve(
 
     It stops on SIGTERM or Ctrl-C: questions that were taken are answered, others get the status 503.
     """
-    numbers = {"--queue": queue, "--batch": batch, "--rows": rows, "--body": body, "--seconds": seconds}
+    numbers = {"--queue": queue, "--batch": batch, "--rows": rows, "--body": body, "--time-limit": time_limit}
     for option, value in (numbers | {"--longest": longest}).items():
         options.positive(option, value)
     if not 0 <= port <= 65535:
         raise InputError(f"--port is {port}; expected a whole number from 0 to 65535")
-    if seconds > longest:
-        raise InputError(f"--seconds {seconds:g} is more than --longest {longest:g}, the most that may be asked for")
+    if time_limit > longest:
+        raise InputError(
+            f"--time-limit {time_limit:g} is more than --longest {longest:g}, the most that a request may ask for"
+        )
     for library in ("fastapi", "uvicorn", "prometheus_client", "fastapi_offline"):
         require(library, "app", "the service")
     from counterpath.service import api, guard, server
@@ -70,7 +72,7 @@ def serve(
         batch=batch,
         body=body,
         rows=rows,
-        seconds=seconds,
+        time_limit=time_limit,
         longest=longest,
         grace=grace,
     )

@@ -112,24 +112,24 @@ def count(option: str, given: Any) -> int:
     return int(given)
 
 
-def difficulties(schema: Schema, given: Any) -> dict[str, Number]:
+def feature_costs_by_name(schema: Schema, given: Any) -> dict[str, Number]:
     """How hard features are to change."""
-    hard = by_feature(schema, "difficulty", given, _difficulty)
+    hard = by_feature(schema, "feature_costs", given, _feature_cost)
     every = {name: hard.get(name, 1) for name in schema.names}
     easiest, hardest = min(every, key=every.__getitem__), max(every, key=every.__getitem__)
     if every[hardest] / every[easiest] > _FARTHEST:
         raise InputError(
-            f"feature {hardest!r} has the difficulty {every[hardest]:g} and {easiest!r} {every[easiest]:g}, more than "
-            f"a million times less; to rule a change out, lock the feature: lock=[{hardest!r}]"
+            f"feature {hardest!r} costs {every[hardest]:g} to change and {easiest!r} {every[easiest]:g}, more than a "
+            f"million times less; to rule a change out, lock the feature: lock=[{hardest!r}]"
         )
     return hard
 
 
-def _difficulty(feature: Feature, given: Any) -> Number:
+def _feature_cost(feature: Feature, given: Any) -> Number:
     value = _plain_number(given)
     if value is None or value <= 0:
         raise InputError(
-            f"difficulty has {given!r} for feature {feature.name!r}; expected a positive number, 1 is usual"
+            f"feature_costs has {given!r} for feature {feature.name!r}; expected a positive number, 1 is usual"
         )
     return value
 
@@ -219,19 +219,19 @@ class Constraints:
         ranges: By feature where it must stay, in original units: (low, high) for numbers and ordinal features, either
             of them None for an open end; for all others the categories that are allowed.
         max_changes: How many features may change; None for as many as it takes.
-        difficulty: By feature how hard it is to change, compared to 1 for those that are not named.
+        feature_costs: By feature how hard it is to change, compared to 1 for those that are not named.
 
     Example:
         >>> schema = Schema((Feature("age", "integer"), Feature("job", "categorical", categories=("Sales", "Tech"))))
         >>> Constraints.of(schema, directions={"age": "up"}, ranges={"age": (None, 65)}, max_changes=1).to_json()
-        {'difficulty': {}, 'directions': {'age': 'up'}, 'lock': [], 'max_changes': 1, 'ranges': {'age': [None, 65]}}
+        {'feature_costs': {}, 'directions': {'age': 'up'}, 'lock': [], 'max_changes': 1, 'ranges': {'age': [None, 65]}}
     """
 
     lock: tuple[str, ...] = ()
     directions: Mapping[str, str] = field(default_factory=dict)
     ranges: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     max_changes: int | None = None
-    difficulty: Mapping[str, Number] = field(default_factory=dict)
+    feature_costs: Mapping[str, Number] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -242,7 +242,7 @@ class Constraints:
         directions: Any = None,
         ranges: Any = None,
         max_changes: Any = None,
-        difficulty: Any = None,
+        feature_costs: Any = None,
     ) -> "Constraints":
         """The constraints that a user asks for, in an order that does not depend on theirs.
 
@@ -257,7 +257,7 @@ class Constraints:
             by_feature(schema, "directions", directions, direction),
             by_feature(schema, "ranges", ranges, span),
             None if max_changes is None else count("max_changes", max_changes),
-            difficulties(schema, difficulty),
+            feature_costs_by_name(schema, feature_costs),
         )
 
     @property
@@ -291,7 +291,7 @@ class Constraints:
 
     def weights(self, encoder: Encoder) -> Float[Tensor, "D"]:
         """How hard each encoded column is to change; 1 for the easiest feature."""
-        hard = {name: float(self.difficulty.get(name, 1.0)) for name in encoder.schema.names}
+        hard = {name: float(self.feature_costs.get(name, 1.0)) for name in encoder.schema.names}
         least = min(hard.values())
         weights = torch.ones(encoder.width)
         for name, columns in zip(encoder.schema.names, encoder.layout, strict=True):
@@ -301,7 +301,7 @@ class Constraints:
     def to_json(self) -> dict[str, Any]:
         """A value that `json.dumps` takes and `from_json` turns back into equal constraints."""
         return {
-            "difficulty": dict(self.difficulty),
+            "feature_costs": dict(self.feature_costs),
             "directions": dict(self.directions),
             "lock": list(self.lock),
             "max_changes": self.max_changes,
@@ -325,7 +325,7 @@ class Constraints:
 
 
 _IN_JSON = {
-    "difficulty": '{"education": 3}',
+    "feature_costs": '{"education": 3}',
     "directions": '{"age": "up"}',
     "lock": '["age", "job"]',
     "ranges": '{"hours": [20, null], "job": ["Sales", "Tech"]}',

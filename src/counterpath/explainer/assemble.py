@@ -176,7 +176,7 @@ def assemble(
     factuals = factuals.iloc[np.repeat(np.arange(len(factuals)), plans)].set_axis(index)
     count = len(factuals)
     # The variable of a loop would hold the paths of one group while the next one is searched for.
-    kept = list(starmap(partial(_kept, learned, factuals, request.keep), found))
+    kept = list(starmap(partial(_kept, learned, factuals, request.paths), found))
     told = pd.DataFrame(
         {
             "status": _skipped(plans) * len(unknown),

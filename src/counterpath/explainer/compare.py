@@ -79,8 +79,8 @@ def compare(
     *,
     methods: Sequence[str] = COMPARED,
     confidence: float = 0.5,
-    seconds: float | None = None,
-    keep: str = ALL,
+    time_limit: float | None = None,
+    paths: str = ALL,
 ) -> Comparison:
     """Explain the same rows by several methods, one after another.
 
@@ -91,8 +91,8 @@ def compare(
         methods: Keys of `METHODS`, or "nearest", which is added where it is missing: a method that does not beat the
             nearest training row with the wanted decision is not worth its time.
         confidence: What the probability of the wanted outcome must reach.
-        seconds: How long each method may search.
-        keep: How much of every path to keep, as in `Explainer.explain`; `plot` needs paths or their milestones.
+        time_limit: How long each method may search.
+        paths: How much of every path to keep, as in `Explainer.explain`; `plot` needs paths or their milestones.
 
     Raises:
         InputError: A method is unknown, or the rows cannot be used.
@@ -111,7 +111,7 @@ def compare(
     for name in names:
         started = time.monotonic()
         results[name] = explainer.explain(
-            people, target_class, confidence=confidence, method=name, seconds=seconds, keep=keep
+            people, target_class, confidence=confidence, method=name, time_limit=time_limit, paths=paths
         )
         took[name] = time.monotonic() - started
     return Comparison(results, took)

@@ -41,27 +41,27 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
 
     Args:
         method: How to search, a key of `METHODS` or "nearest"; `explain` can be asked for another one.
-        latent: Width of the latent space, or "auto".
+        latent_dim: Width of the latent space, or "auto".
         hidden: Widths of the generative model's hidden layers.
-        centers: RBF centres of its uncertainty, or "auto".
+        n_centers: RBF centres of its uncertainty, or "auto".
         epochs: Passes over the table when it is trained, or "auto".
-        number: How it decodes numbers: "sigmoid" stays within the training range, "linear" does not.
+        numeric_output: How it decodes numbers: "sigmoid" stays within the training range, "linear" does not.
         class_weight: None, "balanced" or a mapping, for the classifier that is trained when no model is given.
-        representation: Name of the layer of a torch model that `rsgd-c` and `ambient` take as its representation; by
+        representation_layer: Name of the layer of a torch model that `rsgd-c` and `ambient` take as its representation; by
             default the input of the last linear layer.
         missing: "error" refuses missing values, "impute" fills them in and says so for every row.
-        steps: The most steps of a search.
+        max_steps: The most steps of a search.
         step_size: Length of a step in the latent space.
         damping: Added to the diagonal of the metric.
-        tidy: Put back every change that a counterfactual does not need, as long as it stays valid and plausible.
-        carry: Start paths at the person: what the generative model does not reproduce of them is carried along.
-        home: Lead rows for which the local search finds nothing to the nearest place that the model accepts.
+        sparsify: Put back every change that a counterfactual does not need, as long as it stays valid and plausible.
+        keep_residual: Start paths at the person: what the generative model does not reproduce of them is carried along.
+        fallback: Lead rows for which the local search finds nothing to the nearest place that the model accepts.
         refine: Let a `geodesic` end as close to the person as it can, and relax its path.
-        copies: Whether a counterfactual may be equal to a training row; False for privacy.
+        allow_copies: Whether a counterfactual may be equal to a training row; False for privacy.
         tf32: Round the factors of products to TF32 while searching on a GPU; what is returned is judged exactly.
-        ambient: What `geodesic` measures steps by: "data", rows as they are, or "classifier", rows as it represents
+        ambient_metric: What `geodesic` measures steps by: "data", rows as they are, or "classifier", rows as it represents
             them.
-        priced: Whether `geodesic` prices steps by the uncertainty where they are made, or by their length alone.
+        uncertainty_cost: Whether `geodesic` prices steps by the uncertainty where they are made, or by their length alone.
         fidelity: How much staying close to the person weighs in the search.
         seed: Of all randomness.
         device: "auto", "cpu", "cuda" or "cuda:N".
@@ -78,50 +78,50 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         self,
         *,
         method: str = "geodesic",
-        latent: int | str = "auto",
+        latent_dim: int | str = "auto",
         hidden: tuple[int, ...] = (512, 256),
-        centers: int | str = "auto",
+        n_centers: int | str = "auto",
         epochs: int | str = "auto",
-        number: str = "sigmoid",
+        numeric_output: str = "sigmoid",
         class_weight: str | Mapping[Any, float] | None = None,
-        representation: str | None = None,
+        representation_layer: str | None = None,
         missing: str = "error",
-        steps: int = 150,
+        max_steps: int = 150,
         step_size: float = 0.1,
         damping: float = 5e-3,
-        tidy: bool = True,
-        carry: bool = True,
-        home: bool = True,
+        sparsify: bool = True,
+        keep_residual: bool = True,
+        fallback: bool = True,
         refine: bool = True,
-        copies: bool = True,
+        allow_copies: bool = True,
         tf32: bool = False,
-        ambient: str = "data",
-        priced: bool = True,
+        ambient_metric: str = "data",
+        uncertainty_cost: bool = True,
         fidelity: float = 0.0,
         seed: int = 0,
         device: str = "auto",
         progress: bool | None = None,
     ) -> None:
         self.method = method
-        self.latent = latent
+        self.latent_dim = latent_dim
         self.hidden = hidden
-        self.centers = centers
+        self.n_centers = n_centers
         self.epochs = epochs
-        self.number = number
+        self.numeric_output = numeric_output
         self.class_weight = class_weight
-        self.representation = representation
+        self.representation_layer = representation_layer
         self.missing = missing
-        self.steps = steps
+        self.max_steps = max_steps
         self.step_size = step_size
         self.damping = damping
-        self.tidy = tidy
-        self.carry = carry
-        self.home = home
+        self.sparsify = sparsify
+        self.keep_residual = keep_residual
+        self.fallback = fallback
         self.refine = refine
-        self.copies = copies
+        self.allow_copies = allow_copies
         self.tf32 = tf32
-        self.ambient = ambient
-        self.priced = priced
+        self.ambient_metric = ambient_metric
+        self.uncertainty_cost = uncertainty_cost
         self.fidelity = fidelity
         self.seed = seed
         self.device = device
@@ -154,15 +154,23 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
             InputError: The table, the labels or the model cannot be used; the message says why.
         """
         choose("method", self.method, {**METHODS, NEAREST: None})
-        choose("ambient", self.ambient, AMBIENTS)
+        choose("ambient_metric", self.ambient_metric, AMBIENTS)
         device = resolve_device(self.device)
-        sizes = Sizes(self.latent, tuple(self.hidden), self.centers, self.epochs, self.number)
+        sizes = Sizes(self.latent_dim, tuple(self.hidden), self.n_centers, self.epochs, self.numeric_output)
         run = Run(seed=self.seed, checkpoint=None if checkpoint is None else Path(checkpoint), progress=self.progress)
         given = training(table, target, schema, encoder, missing=self.missing)
         rows = given.encoder.encode(given.features).to(device)
         known = None if given.labels is None else labels_of(given.labels)
         lessons = Lessons(
-            model, generator, self.method, self.class_weight, self.representation, sizes, run, self.ambient, self.priced
+            model,
+            generator,
+            self.method,
+            self.class_weight,
+            self.representation_layer,
+            sizes,
+            run,
+            self.ambient_metric,
+            self.uncertainty_cost,
         )
         learned = learn(lessons, given.encoder, rows, known)
         diagnosed = diagnose(learned, labels=labels_for(learned, known), seed=self.seed)
@@ -175,14 +183,14 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         *,
         confidence: float = 0.5,
         method: str | None = None,
-        seconds: float | int | None = None,
-        stop: Over | None = None,
-        keep: str = ALL,
+        time_limit: float | int | None = None,
+        should_stop: Over | None = None,
+        paths: str = ALL,
         lock: Iterable[str] = (),
         directions: Mapping[str, str] | None = None,
         ranges: Mapping[str, Any] | None = None,
         max_changes: int | None = None,
-        difficulty: Mapping[str, Number] | None = None,
+        feature_costs: Mapping[str, Number] | None = None,
         plans: int = 1,
     ) -> Explanation:
         """Find for every row what would have to change, and the way there.
@@ -192,17 +200,17 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
             target_class: The wanted class, by its label; or "other", any class but the present one.
             confidence: What the model's probability of the wanted outcome must reach, on the row as it is returned.
             method: How to search; by default the explainer's own.
-            seconds: How long to search at most. Rows that are not done by then have a status that says so.
-            stop: Asked between steps whether to give up, for instance because nobody waits any more; then rows that are
+            time_limit: How long to search at most. Rows that are not done by then have a status that says so.
+            should_stop: Asked between steps whether to give up, for instance because nobody waits any more; then rows that are
                 not done have the same status.
-            keep: How much of every path to keep: "all" of it, only its "milestones", which tell it in a few steps, or
+            paths: How much of every path to keep: "all" of it, only its "milestones", which tell it in a few steps, or
                 nothing but its "end". All else is the same, and the result of many rows is smaller.
             lock: Features that must not change, beside the schema's immutable ones.
             directions: By feature "up" or "down", the only way in which it may change from what it is.
             ranges: By feature where it must stay: (low, high), either of them None for an open end, for numbers and
                 ordinal features; for others the categories that are allowed.
             max_changes: How many features may change.
-            difficulty: By feature how hard it is to change; 1 for those that are not named.
+            feature_costs: By feature how hard it is to change; 1 for those that are not named.
             plans: How many different counterfactuals to find for every row.
 
         Raises:
@@ -210,22 +218,33 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         """
         started = time.monotonic()
         learned, schema = self._learned(), self.schema_
-        if seconds is not None and not seconds > 0:
-            raise InputError(f"the time budget must be a positive number of seconds; given {seconds!r}")
+        if time_limit is not None and not time_limit > 0:
+            raise InputError(f"the time budget must be a positive number of seconds; given {time_limit!r}")
         constraints = Constraints.of(
-            schema, lock=lock, directions=directions, ranges=ranges, max_changes=max_changes, difficulty=difficulty
+            schema,
+            lock=lock,
+            directions=directions,
+            ranges=ranges,
+            max_changes=max_changes,
+            feature_costs=feature_costs,
         )
-        settings, over = self._settings(), after(seconds, stop)
+        settings, over = self._settings(), after(time_limit, should_stop)
         walk = Walk(**{name: settings[name] for name in WALK}, over=over, progress=self.progress)
         classes = learned.subject.classes
         place = None if target_class == OTHER and OTHER not in classes else learned.subject.index(target_class)
-        request = Request(place, confidence, method or self.method, walk, keep, constraints, plans)
+        request = Request(place, confidence, method or self.method, walk, paths, constraints, plans)
         frame, imputed = prepared(table, schema, self.target_, self.imputer_)
         known, unknown = unknown_categories(learned.encoder, frame)
         places = torch.from_numpy(np.flatnonzero(known)).to(learned.rows.device)
         found = answer(learned, frame[known], places, request)
         wanted = OTHER if place is None else classes[place]
-        asked = {"target_class": wanted, "confidence": confidence, "seconds": seconds, "plans": plans, KEEP: keep}
+        asked = {
+            "target_class": wanted,
+            "confidence": confidence,
+            "time_limit": time_limit,
+            "plans": plans,
+            KEEP: paths,
+        }
         described = record(settings, constraints, method=request.method, **asked)
         models = str(self.diagnostics_), self.diagnostics_.told()
         return assemble(learned, frame, imputed, unknown, found, request, described, *models, started)
@@ -322,5 +341,5 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
 
     def _settings(self) -> dict[str, Any]:
         """What an answer depends on beside the request."""
-        own = {name: getattr(self, name) for name in (*WALK, "seed", "ambient", "priced")}
-        return {**own, "model": self._learned().subject.name, "representation": self.representation_}
+        own = {name: getattr(self, name) for name in (*WALK, "seed", "ambient_metric", "uncertainty_cost")}
+        return {**own, "model": self._learned().subject.name, "representation_layer": self.representation_}

@@ -9,12 +9,27 @@ from counterpath.explanation.milestones import KEEP
 from counterpath.explanation.tables import PLAN
 from counterpath.utils.errors import InputError, choose
 
-WALK = ("steps", "step_size", "damping", "tidy", "carry", "home", "fidelity", "refine", "copies", "tf32")
+WALK = (
+    "max_steps",
+    "step_size",
+    "damping",
+    "sparsify",
+    "keep_residual",
+    "fallback",
+    "fidelity",
+    "refine",
+    "allow_copies",
+    "tf32",
+)
 """The parameters of an Explainer that say how to search."""
-_OWN = (*WALK, "seed", "model", "representation", "ambient", "priced")
+_OWN = (*WALK, "seed", "model", "representation_layer", "ambient_metric", "uncertainty_cost")
 _WISHES = tuple(Constraints().to_json())
-_ASKED = ("target_class", "confidence", "method", "seconds", "plans", KEEP, *_WISHES)
-_MATTERS = {"representation": ("rsgd-c", "ambient", "geodesic"), "ambient": ("geodesic",), "priced": ("geodesic",)}
+_ASKED = ("target_class", "confidence", "method", "time_limit", "plans", KEEP, *_WISHES)
+_MATTERS = {
+    "representation_layer": ("rsgd-c", "ambient", "geodesic"),
+    "ambient_metric": ("geodesic",),
+    "uncertainty_cost": ("geodesic",),
+}
 """The settings that matter for some methods only."""
 
 

@@ -55,7 +55,7 @@ class Request:
         confidence: What the probability of the wanted outcome must reach.
         method: A key of `METHODS`, or "nearest".
         walk: How to search.
-        keep: How much of every path is kept, a key of `KEEPS`.
+        paths: How much of every path is kept, a key of `KEEPS`.
         constraints: What may change, and how easily.
         plans: How many different counterfactuals to find for every row.
     """
@@ -64,17 +64,17 @@ class Request:
     confidence: float
     method: str
     walk: Walk
-    keep: str = ALL
+    paths: str = ALL
     constraints: Constraints = field(default_factory=Constraints)
     plans: int = 1
 
     def __post_init__(self) -> None:
         choose("method", self.method, {**METHODS, NEAREST: None})
-        check_keep(self.keep)
+        check_keep(self.paths)
         constraints.count("plans", self.plans)
-        if not self.walk.copies and self.method in COPYING:
+        if not self.walk.allow_copies and self.method in COPYING:
             raise InputError(
-                f"method {self.method!r} returns training rows, and copies=False forbids that: try method='geodesic'"
+                f"method {self.method!r} returns training rows, and allow_copies=False forbids it: try method='geodesic'"
             )
         self.wanted(0)
 

@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 
 from counterpath.data.status import LED, Status
-from counterpath.explanation.result import Tables
 from counterpath.utils.errors import InputError
 
 MEANS = ("l0", "l1", "l2_sq", "ld_sq", "copy", "violation", "ynn", "confidence", "steps")
@@ -19,7 +18,7 @@ _SEARCH = ("flip ratio", "local", "gaps", "seconds")
 
 
 def comparison_table(
-    results: Mapping[str, Tables], common: bool = False, seconds: Mapping[str, float] | None = None
+    results: Mapping[str, Any], common: bool = False, seconds: Mapping[str, float] | None = None
 ) -> pd.DataFrame:
     """One row a method, by its name.
 
@@ -47,7 +46,7 @@ def comparison_table(
     return pd.DataFrame(rows, index=pd.Index(list(results), name="method"))
 
 
-def both_tables(results: Mapping[str, Tables], seconds: Mapping[str, float] | None = None) -> dict[str, pd.DataFrame]:
+def both_tables(results: Mapping[str, Any], seconds: Mapping[str, float] | None = None) -> dict[str, pd.DataFrame]:
     """The table over each method's own rows and, without what would be said twice, over common ones, by their titles.
 
     One method alone has no common rows.
@@ -57,7 +56,7 @@ def both_tables(results: Mapping[str, Tables], seconds: Mapping[str, float] | No
     return own if len(results) == 1 else own | {COMMON: common}
 
 
-def _check_rows(results: Mapping[str, Tables]) -> None:
+def _check_rows(results: Mapping[str, Any]) -> None:
     """Raise an error unless all explanations are of the same rows."""
     first, *others = results
     for name in others:
@@ -69,7 +68,7 @@ def _check_rows(results: Mapping[str, Tables]) -> None:
             )
 
 
-def _row(result: Tables, found: np.ndarray, over: np.ndarray) -> dict[str, Any]:
+def _row(result: Any, found: np.ndarray, over: np.ndarray) -> dict[str, Any]:
     searched = int(_having(result, *(status for status in Status if status.searched)).sum())
     gaps = _having(result, Status.CROSSES_GAP)
     led = (result.status["reason"] == LED).to_numpy()
@@ -83,5 +82,6 @@ def _row(result: Tables, found: np.ndarray, over: np.ndarray) -> dict[str, Any]:
     }
 
 
-def _having(result: Tables, *wanted: Status) -> np.ndarray:
-    return result.status["status"].isin(wanted).to_numpy()
+def _having(result: Any, *wanted: Status) -> np.ndarray:
+    marked: np.ndarray = result.status["status"].isin(wanted).to_numpy()
+    return marked

@@ -207,7 +207,7 @@ def _settled(values: list[Any]) -> list[Any]:
     return settled
 
 
-KEEP = "keep"
+KEEP = "paths"
 """In a request, how much of every path is kept."""
 ALL, MILESTONES, END = "all", "milestones", "end"
 KEEPS = {

@@ -77,7 +77,7 @@ class Tables:
         return plans_held(self.request)
 
     @property
-    def keep(self) -> str:
+    def kept_paths(self) -> str:
         """How much there is of every path: "all" of it, its "milestones", or nothing but its "end"."""
         return keep_of(self.request)
 
@@ -106,7 +106,7 @@ class Tables:
         row = f"{i!r}" if plan is None else f"{i!r}, plan {plan},"
         if self.status["status"].iloc[position] in (Status.UNKNOWN_CATEGORY, Status.NO_OTHER_PLAN):
             raise InputError(f"row {row} has no path: {self.status['reason'].iloc[position]}")
-        raise InputError(f"the path of row {row} was not kept; call explain(…, keep='milestones'), or keep='all'")
+        raise InputError(f"the path of row {row} was not kept; call explain(…, paths='milestones'), or paths='all'")
 
     def measures(self) -> pd.DataFrame:
         """The measures of each row by its index label; computed once, when they are first asked for."""
@@ -253,7 +253,7 @@ class Told(Tables):
     @property
     def _chosen(self) -> bool:
         """Whether all points of paths are milestones."""
-        return self.keep == MILESTONES
+        return self.kept_paths == MILESTONES
 
     @property
     def _headline(self) -> str:
@@ -308,10 +308,10 @@ class Explanation(Told):
         changed: For each row and feature, whether it changed.
         paths: Every step of every path: `row` (position in the tables above), `step`, the features, `probability` (of
             the wanted outcome), `uncertainty`, `length` so far, `map_x` and `map_y`; its columns are `path_columns`.
-            Only those steps that are milestones, or none, if no more was to be kept: see `keep`.
+            Only those steps that are milestones, or none, if no more was to be kept: see `paths`.
         schema: What the features are.
         request: What was asked for: `method`, `target_class` (`"other"` for any but the present one), `confidence`,
-            `plans` if there are several, `keep` if not all points of paths were kept, and whatever else, all of it
+            `plans` if there are several, `paths` if not all points of paths were kept, and whatever else, all of it
             fit for JSON.
         landscape: The background of the map: `map_x`, `map_y`, `predicted` (a class) and, if known, `volume`.
         note: What the map shows of the latent space.

@@ -190,7 +190,7 @@ class FeatureCard:
         if not self.feature.immutable:
             self._lock.set_value(limit.locked)
             self._direction.set_value(limit.direction)
-            self._difficulty.set_value(limit.difficulty)
+            self._cost.set_value(limit.feature_costs)
             if isinstance(self._axis, NumberAxis) or paired(self.feature):
                 self._low.set_value(limit.low)
                 self._high.set_value(limit.high)
@@ -241,8 +241,8 @@ class FeatureCard:
             if KINDS[self.feature.kind].one_hot:
                 self._direction.disable()
                 self._direction.props["hint"] = "its values have no order"
-            self._difficulty = ui.number("Difficulty", value=1, min=0, step=0.5, on_change=self._limited)
-            self._difficulty.props["hint"] = "1 is usual"
+            self._cost = ui.number("Cost of change", value=1, min=0, step=0.5, on_change=self._limited)
+            self._cost.props["hint"] = "1 is usual"
             if isinstance(axis, NumberAxis):
                 self._low = ui.number("At least", on_change=self._limited)
                 self._high = ui.number("At most", on_change=self._limited)
@@ -282,7 +282,7 @@ class FeatureCard:
             low=state.whole(self._low.value) if ordered else None,
             high=state.whole(self._high.value) if ordered else None,
             allowed=() if ordered else tuple(self._allowed.value),
-            difficulty=state.whole(self._difficulty.value),
+            feature_costs=state.whole(self._cost.value),
         )
         self._tell_limit()
         self._on_limit()

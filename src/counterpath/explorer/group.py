@@ -123,7 +123,7 @@ class GroupAsking:
             target_class=self._target.value,
             confidence=self._confidence.value,
             method=str(self._method.value),
-            keep=MILESTONES,
+            paths=MILESTONES,
             lock=tuple(self._lock.value),
         )
 

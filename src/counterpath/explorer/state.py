@@ -33,7 +33,7 @@ class Limit:
         low: The smallest value that is allowed, or None.
         high: The largest one, or None.
         allowed: The categories that are allowed, for a feature without an order; empty for all of them.
-        difficulty: How hard it is to change; None is no number, which an error says.
+        feature_costs: How hard it is to change; None is no number, which an error says.
     """
 
     locked: bool = False
@@ -41,7 +41,7 @@ class Limit:
     low: Any = None
     high: Any = None
     allowed: tuple[Any, ...] = ()
-    difficulty: Number | None = 1
+    feature_costs: Number | None = 1
 
     def told(self, feature: Feature) -> str:
         """What differs from the usual, in a few words."""
@@ -50,7 +50,7 @@ class Limit:
         if self.low is not None or self.high is not None:
             words.append(f"{'' if self.low is None else self.low}–{'' if self.high is None else self.high}")
         words += [f"{len(self.allowed)} of {len(feature.categories)} values"] if self.allowed else []
-        words += [f"difficulty {self.difficulty:g}"] if self.difficulty not in (None, 1) else []
+        words += [f"cost {self.feature_costs:g}"] if self.feature_costs not in (None, 1) else []
         return ", ".join(words)
 
 
@@ -71,7 +71,7 @@ def arguments(schema: Schema, limits: Mapping[str, Limit]) -> dict[str, Any]:
         "lock": tuple(name for name, limit in limits.items() if limit.locked),
         "directions": {name: limit.direction for name, limit in limits.items() if limit.direction != BOTH},
         "ranges": ranges,
-        "difficulty": {name: limit.difficulty for name, limit in limits.items() if limit.difficulty != 1},
+        "feature_costs": {name: limit.feature_costs for name, limit in limits.items() if limit.feature_costs != 1},
     }
 
 

@@ -53,27 +53,27 @@ class Sizes:
     """How large the models are and how long they are trained; "auto" follows the table.
 
     Attributes:
-        latent: Width of a code: 5, as in the paper, up to 15 features; a third of the features beyond, at most 16.
+        latent_dim: Width of a code: 5, as in the paper, up to 15 features; a third of the features beyond, at most 16.
         hidden: Widths of the encoder's hidden layers.
-        centers: RBF centres of the uncertainty: one for every twenty rows, from 10 to 200.
+        n_centers: RBF centres of the uncertainty: one for every twenty rows, from 10 to 200.
         epochs: For encoder and mean: about 4,000 optimiser steps, from 20 to 400 epochs.
-        number: How the decoder ends for numbers, "sigmoid" or "linear".
+        numeric_output: How the decoder ends for numbers, "sigmoid" or "linear".
     """
 
-    latent: int | str = "auto"
+    latent_dim: int | str = "auto"
     hidden: tuple[int, ...] = (512, 256)
-    centers: int | str = "auto"
+    n_centers: int | str = "auto"
     epochs: int | str = "auto"
-    number: str = "sigmoid"
+    numeric_output: str = "sigmoid"
 
     def __post_init__(self) -> None:
-        for name in ("latent", "centers", "epochs"):
+        for name in ("latent_dim", "n_centers", "epochs"):
             value = getattr(self, name)
             if value != "auto" and (isinstance(value, bool | str) or value < 1):
                 raise InputError(f"{name} is {value!r}; expected a whole number from 1, or 'auto'")
         if not self.hidden or min(self.hidden) < 1:
             raise InputError(f"hidden is {self.hidden!r}; expected widths of layers, for instance (512, 256)")
-        choose("way to decode numbers", self.number, OUTPUTS)
+        choose("way to decode numbers", self.numeric_output, OUTPUTS)
 
 
 def hold_out(count: int, seed: int, labels: np.ndarray | None = None) -> Tensor:
@@ -105,7 +105,7 @@ def learn_space(
     different = len(torch.unique(rows, dim=0))
     if different < 2:
         raise InputError("all training rows are equal: there is nothing that could change")
-    centers = sizes.centers if isinstance(sizes.centers, int) else min(200, max(10, len(rows) // 20))
+    centers = sizes.n_centers if isinstance(sizes.n_centers, int) else min(200, max(10, len(rows) // 20))
     if len(encoder.schema.immutable) == len(encoder.schema):
         raise InputError("all features are immutable: there is nothing that could change")
     if own is not None:
@@ -114,11 +114,11 @@ def learn_space(
         return model
     return fit_vae(
         rows,
-        _latent(sizes.latent, len(encoder.schema)),
+        _latent(sizes.latent_dim, len(encoder.schema)),
         features=encoder.layout,
         held=encoder.columns(*encoder.schema.immutable),
         hidden=sizes.hidden,
-        output=sizes.number,
+        output=sizes.numeric_output,
         blocks=encoder.blocks,
         centers=min(centers, different),
         training=training,
@@ -184,7 +184,7 @@ def _visited(
     parts = Parts[Any, Any](surrogate, space).folded()
     assert parts.vae is not None
     told = differentiable(surrogate)
-    quest = Quest(parts.classifier, told, True, parts.vae, None, Walk(steps=_VISITS))
+    quest = Quest(parts.classifier, told, True, parts.vae, None, Walk(max_steps=_VISITS))
     order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))[:_VISITORS]
     start = rows[order.to(rows.device)]
     now, method = told(start).argmax(-1), METHODS["rsgd"](parts)

@@ -37,7 +37,7 @@ class Plans:
 def one_plan(search: Search, scope: Scope, probability: Score, most: int | None = None) -> Paths:
     """A counterfactual for each person, with at most so many features changed at any point of its path.
 
-    Where features differ in difficulty, it is also looked for with those of each level and above held, and the cheapest
+    Where some features cost more, it is also looked for with those of each level and above held, and the cheapest
     is taken. Features that are stopped by a bound right where the person is are held there in a second search: what the
     model is told does not stand in its way. If too many features change, the search begins again with all held but the
     ones that matter most; of several such sets the first one with a counterfactual is taken.
@@ -49,8 +49,8 @@ def one_plan(search: Search, scope: Scope, probability: Score, most: int | None 
         most: How many features may change.
     """
     paths = search(scope)
-    for level in scope.difficulty.unique().tolist()[1:]:
-        hard = (scope.difficulty >= level).expand_as(scope.told)
+    for level in scope.feature_costs.unique().tolist()[1:]:
+        hard = (scope.feature_costs >= level).expand_as(scope.told)
         paths = _cheaper(scope, paths, search(scope.holding(hard)))
     if bool(scope.bounded.any()):
         stopped = scope.bounded & (paths.x[paths.last] == scope.factual)
@@ -62,7 +62,7 @@ def several_plans(search: Search, scope: Scope, probability: Score, *, count: in
     """Up to `count` plans for each person, none of which changes all features that a cheaper one changes.
 
     The next plans are looked for with one feature held that a plan before changes, for each such feature; the cheapest
-    plan is branched first (Lawler, 1972). The cost of a plan is the sum of its changes, weighted by their difficulty.
+    plan is branched first (Lawler, 1972). The cost of a plan is the sum of its changes, weighted by the costs of the features.
     """
     found = _Found(scope, one_plan(search, scope, probability, most))
     for _ in range(count):

@@ -13,7 +13,7 @@ from counterpath.search.step_constraints import Terms, residual
 
 _FAR = 1e9
 _PRICE = 1.0
-"""What changing a feature over its whole range must gain, in nats, for every unit of difficulty beyond the least."""
+"""What changing a feature over its whole range must gain, in nats, for every unit of feature_costs beyond the least."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Scope:
         upper: The most.
         told: Columns that stay as they are, and that the generative model is told.
         bounded: Columns with a bound that was asked for.
-        difficulty: How hard each column is to change, from 1.
+        feature_costs: How hard each column is to change, from 1.
     """
 
     encoder: Encoder
@@ -36,7 +36,7 @@ class Scope:
     upper: Float[Tensor, "n D"]
     told: Bool[Tensor, "n D"]
     bounded: Bool[Tensor, "D"]
-    difficulty: Float[Tensor, "D"]
+    feature_costs: Float[Tensor, "D"]
 
     @classmethod
     def of(
@@ -44,7 +44,7 @@ class Scope:
         encoder: Encoder,
         factual: Float[Tensor, "n D"],
         bounds: Bounds | None = None,
-        difficulty: Float[Tensor, "D"] | None = None,
+        feature_costs: Float[Tensor, "D"] | None = None,
         *,
         immutable: bool = True,
     ) -> "Scope":
@@ -63,7 +63,7 @@ class Scope:
             upper if bounds is None else upper.minimum(bounds.upper),
             torch.zeros_like(factual, dtype=torch.bool),
             torch.zeros_like(held) if bounds is None else _bounded(bounds),
-            torch.ones_like(factual[0]) if difficulty is None else difficulty.to(factual),
+            torch.ones_like(factual[0]) if feature_costs is None else feature_costs.to(factual),
         )
         return scope.holding(held.expand_as(factual) if bounds is None else bounds.locked | held)
 
@@ -116,7 +116,7 @@ class Scope:
             generative: It decodes categories as probabilities.
             deaf: The model cannot be told columns, so the step has to hold them.
         """
-        hard, blocks = self.difficulty > 1, self.encoder.blocks if generative else ()
+        hard, blocks = self.feature_costs > 1, self.encoder.blocks if generative else ()
         bounded = self.bounded & ~self.encoder.categorical.to(self.bounded.device) if blocks else self.bounded
         columns = bounded | hard | (self.told.any(0) if deaf else False)
         missing = residual(self.factual, decoded, blocks, squashed=squashed) if carry else torch.zeros_like(decoded)
@@ -132,17 +132,17 @@ class Scope:
             blocks,
             squashed,
             columns.nonzero()[:, 0] if bool(columns.any()) else None,
-            _PRICE * (self.difficulty - 1) * self._plain_weights.square() if bool(hard.any()) else None,
+            _PRICE * (self.feature_costs - 1) * self._plain_weights.square() if bool(hard.any()) else None,
         )
 
     def cost(self, x: Float[Tensor, "p D"], row: Int[Tensor, "p"] | None = None) -> Float[Tensor, "p"]:
-        """What becoming these rows costs people: Σ ωⱼwⱼ²·|x'ⱼ − xⱼ|, with the difficulty ω; `row` as in `legal`."""
+        """What becoming these rows costs people: Σ ωⱼwⱼ²·|x'ⱼ − xⱼ|, with the feature_costs ω; `row` as in `legal`."""
         return (self.weights.square() * (x - (self.factual if row is None else self.factual[row])).abs()).sum(-1)
 
     @property
     def weights(self) -> Float[Tensor, "D"]:
         """Of the columns in distances: what is hard to change is farther away."""
-        return self._plain_weights * self.difficulty.sqrt()
+        return self._plain_weights * self.feature_costs.sqrt()
 
     @property
     def _plain_weights(self) -> Tensor:

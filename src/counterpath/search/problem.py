@@ -36,29 +36,29 @@ class Walk:
     """How to search.
 
     Attributes:
-        steps: The most steps of a search.
+        max_steps: The most steps of a search.
         step_size: η.
         damping: Added to the metric's diagonal.
         fidelity: α, how much staying close to the factual weighs.
-        home: Lead rows that the search leaves without a counterfactual to the nearest landmark.
-        tidy: Put back every change that a counterfactual does not need.
-        carry: Start at the person, and carry what the generative model does not reproduce of them along.
+        fallback: Lead rows that the search leaves without a counterfactual to the nearest landmark.
+        sparsify: Put back every change that a counterfactual does not need.
+        keep_residual: Start at the person, and carry what the generative model does not reproduce of them along.
         refine: Let ways over the network slide and relax.
-        copies: Whether a counterfactual may be equal to a training row.
+        allow_copies: Whether a counterfactual may be equal to a training row.
         tf32: Round the factors of products to TF32 on a GPU while searching.
         over: When to give up.
         progress: Show a bar.
     """
 
-    steps: int = 150
+    max_steps: int = 150
     step_size: float = 0.1
     damping: float = 5e-3
     fidelity: float = 0.0
-    home: bool = True
-    tidy: bool = True
-    carry: bool = True
+    fallback: bool = True
+    sparsify: bool = True
+    keep_residual: bool = True
     refine: bool = True
-    copies: bool = True
+    allow_copies: bool = True
     tf32: bool = False
     over: Over = unlimited
     progress: bool | None = False
@@ -92,7 +92,7 @@ class Quest:
     @cached_property
     def judge(self) -> Judge:
         """Asks the model."""
-        return Judge(self.answers, self.space, self.data, self.walk.copies)
+        return Judge(self.answers, self.space, self.data, self.walk.allow_copies)
 
     def pursue(self, method: Method, scope: Scope, wanted: Wanted) -> Paths:
         """The way from every person to a row within their scope for which the model itself gives the wanted outcome.
@@ -138,7 +138,7 @@ class Quest:
         if self.network is None:
             raise NotFittedError("this method needs the network that Explainer.fit lays, and there is none")
         walk = self.walk
-        journey = Journey.of(self.space, scope, generative=True, carry=walk.carry)
+        journey = Journey.of(self.space, scope, generative=True, carry=walk.keep_residual)
         found = travel(
             self.network,
             journey,
@@ -152,14 +152,14 @@ class Quest:
         )
         row, x, z = found.row, found.x, found.z
         reason = torch.where(found.late, StopReason.OUT_OF_TIME, StopReason.ALL_STEPS_TAKEN)
-        if walk.carry:
+        if walk.keep_residual:
             x = torch.where(firsts(row)[:, None], scope.factual[row], x)
         else:
             row, x, z = behind(scope.factual, journey.start, row, x, z)
         paths = replace(ended(self.judge.paths(row, x, scope, wanted, reason, z)), gap=found.gap)
         if self.data is None:
             return paths
-        paths = self._tidied(scope, paths, wanted) if walk.tidy else paths
+        paths = self._tidied(scope, paths, wanted) if walk.sparsify else paths
         if not walk.refine:
             return paths
         return paths.points(stations(paths.row, self.data.distance(paths.x), self.data.typical))
@@ -176,10 +176,10 @@ class Quest:
             if len(pending) == 0:
                 break
         if stuck is not None and len(pending):
-            home = self._led(scope.at(pending), wanted) if self.walk.home and method.model is self.space else None
+            home = self._led(scope.at(pending), wanted) if self.walk.fallback and method.model is self.space else None
             kept.append((pending, stuck if home is None else better(stuck, home)))
         paths = merged(kept)
-        return self._tidied(scope, paths, wanted) if self.walk.tidy and self.data is not None else paths
+        return self._tidied(scope, paths, wanted) if self.walk.sparsify and self.data is not None else paths
 
     def _tidied(self, scope: Scope, paths: Paths, wanted: Wanted) -> Paths:
         """The paths, with features that need not change left as they are at every point."""
@@ -188,7 +188,7 @@ class Quest:
         if len(found) == 0:
             return paths
         person, end = scope.factual[found], paths.x[paths.last[found]]
-        order = [float(scope.difficulty[columns][0]) for columns in scope.encoder.layout]
+        order = [float(scope.feature_costs[columns][0]) for columns in scope.encoder.layout]
         features = needless(
             person,
             end,
@@ -196,7 +196,7 @@ class Quest:
             met=lambda x: self.judge.met(x, wanted),
             probability=lambda x: wanted.probability(self.answers(x)),
             plausible=within_reach(self.data.neighbours, self.data.reach, end),
-            difficulty=order,
+            feature_costs=order,
         )
         still = scope.features(end != person).logical_not()  # what comes back by itself need not go away, either
         back = torch.zeros_like(scope.told)
@@ -207,7 +207,9 @@ class Quest:
         if self.network is None:
             return None
         walk = self.walk
-        return led(self.judge, self.network.landmarks, scope, wanted, step_size=walk.step_size, carry=walk.carry)
+        return led(
+            self.judge, self.network.landmarks, scope, wanted, step_size=walk.step_size, carry=walk.keep_residual
+        )
 
     def _attempts(self, method: Method, scope: Scope, wanted: Wanted) -> list[tuple[StopRule, bool]]:
         """When to stop in one search after the other, and whether it carries the residual along all the way.
@@ -220,7 +222,7 @@ class Quest:
         else:
             sure = min(wanted.confidence + _MARGIN, _SURE)
             stops = [self._sure(scope, wanted, sure), self._sure(scope, wanted, _SURE)]
-        carry = self.walk.carry and method.model is self.space
+        carry = self.walk.keep_residual and method.model is self.space
         return [*((stop, carry) for stop in stops), *([(stops[-1], False)] if carry else [])]
 
     def _sure(self, scope: Scope, wanted: Wanted, confidence: float) -> AtLegalRow:
@@ -240,7 +242,7 @@ class Quest:
             context=journey.told,
             terms=journey.terms,
             stop=stop,
-            steps=self.walk.steps,
+            steps=self.walk.max_steps,
             step_size=self.walk.step_size,
             damping=self.walk.damping,
             tf32=self.walk.tf32,
@@ -251,12 +253,12 @@ class Quest:
         row, x, z = flat(found)
         x = scope.legal(x, row)
         codes = z if generative else self.judge.codes(x)
-        if not self.walk.carry:
+        if not self.walk.keep_residual:
             row, x, codes = behind(factual, self.judge.codes(factual), row, x, codes)
         elif carry and self.data is not None:
             x = journey.faded(row, x, z, lambda rows: self.judge.met(rows, wanted), self.data)
         elif generative and not carry:
             x = Journey.of(method.model, scope, generative=True, carry=True).rows(z, row, 1 - progress(row)[:, None])
-        if self.walk.carry:
+        if self.walk.keep_residual:
             x = torch.where(firsts(row)[:, None], factual[row], x)
         return ended(self.judge.paths(row, x, scope, wanted, found.reason, codes))

@@ -22,7 +22,7 @@ def needless(
     met: Check,
     probability: Score,
     plausible: Plausible,
-    difficulty: Sequence[float] | None = None,
+    feature_costs: Sequence[float] | None = None,
 ) -> Bool[Tensor, "n f"]:
     """Which features of every counterfactual can be put back, all of them together.
 
@@ -36,12 +36,12 @@ def needless(
         met: For which rows the model gives the wanted outcome.
         probability: Of the wanted outcome.
         plausible: Which rows are plausible enough.
-        difficulty: Of each feature; by default the same.
+        feature_costs: Of each feature; by default the same.
     """
     alone = torch.stack([probability(_returned(end, factual, columns)) for columns in layout], dim=1)
     order = alone.argsort(dim=1, descending=True, stable=True)
-    if difficulty is not None:
-        hardness = torch.tensor(difficulty, device=end.device)[order]
+    if feature_costs is not None:
+        hardness = torch.tensor(feature_costs, device=end.device)[order]
         order = order.gather(1, hardness.argsort(dim=1, descending=True, stable=True))
     row, back = end.clone(), torch.zeros(len(end), len(layout), dtype=torch.bool, device=end.device)
     wide = torch.zeros(len(layout), end.shape[1], dtype=torch.bool, device=end.device)

@@ -6,7 +6,7 @@ the step is the solution of
 
     min over s of  gᵀs + ½ sᵀMs + Σⱼ κⱼ|aⱼᵀs|   subject to  Aₗs ≥ 0 (lower bounds), Aᵤs ≤ 0 (upper bounds),
 
-where κⱼ is the difficulty of a column that still is as it was. In the dual there is one multiplier a column, within an
+where κⱼ is the cost of changing a column that still is as it was. In the dual there is one multiplier a column, within an
 interval: [0, ∞) at a lower bound, (−∞, 0] at an upper one, all numbers for a column that may not move, and [−κ, κ] for
 one that is hard to change. The metric M stays as it is: a column that cannot move is not free of cost.
 """
@@ -41,7 +41,7 @@ class Terms:
         blocks: The columns of each category, as (first, last + 1).
         squashed: Numbers are between 0 and 1, and residuals are added to their logits; else to themselves.
         bounded: Columns that a step must not take past a bound; the others are clipped.
-        difficulty: κ of every column.
+        feature_costs: κ of every column.
     """
 
     factual: Float[Tensor, "n D"]
@@ -51,7 +51,7 @@ class Terms:
     blocks: Sequence[tuple[int, int]] = ()
     squashed: bool = True
     bounded: Int[Tensor, "c"] | None = None
-    difficulty: Float[Tensor, "D"] | None = None
+    feature_costs: Float[Tensor, "D"] | None = None
 
     def at(self, rows: Int[Tensor, "m"]) -> "Terms":
         """The terms of some of the rows."""
@@ -95,10 +95,10 @@ class Terms:
 
     def pull(self, x: Float[Tensor, "n D"], gradient: Float[Tensor, "n D"]) -> Float[Tensor, "n D"]:
         """∂f/∂x with the price of what has already been changed: κ·sign(x − x₀)."""
-        if self.difficulty is None:
+        if self.feature_costs is None:
             return gradient
         away = x - self.factual
-        return gradient + torch.where(away.abs() > _AT_BOUND, self.difficulty * away.sign(), 0)
+        return gradient + torch.where(away.abs() > _AT_BOUND, self.feature_costs * away.sign(), 0)
 
     def slide(
         self,
@@ -129,9 +129,9 @@ class Terms:
         at_lower = x <= self.lower[:, columns] + _AT_BOUND
         at_upper = x >= self.upper[:, columns] - _AT_BOUND
         least, most = torch.zeros_like(x), torch.zeros_like(x)
-        if self.difficulty is not None:
+        if self.feature_costs is not None:
             still = (x - self.factual[:, columns]).abs() <= _AT_BOUND
-            price = torch.where(still, self.difficulty[columns], 0)
+            price = torch.where(still, self.feature_costs[columns], 0)
             least, most = -price, price
         least = torch.where(at_upper, -torch.inf, least)
         return least.double(), torch.where(at_lower, torch.inf, most).double()

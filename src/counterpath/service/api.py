@@ -281,12 +281,12 @@ def _add_model(router: APIRouter, desk: Desk, name: str, explainer: Explainer, s
         responses=documented(*_ASKED),
         operation_id=f"explain {name}",
         summary=f"What would have to change for another decision of {name}",
-        openapi_extra=_example(example | {"keep": "milestones"}),
+        openapi_extra=_example(example | {"paths": "milestones"}),
     )
     async def explain(question: explain_form, request: Request) -> Response:  # type: ignore[valid-type]
         asked: Any = question
         table = form.table(asked)
-        texts = await unless_gone(request, desk.tell(name, table, form.asked(asked), seconds=asked.seconds))
+        texts = await unless_gone(request, desk.tell(name, table, form.asked(asked), time_limit=asked.time_limit))
         return _json(f'{{"model": {key}, "rows": [{", ".join(texts)}]}}')
 
     @router.post(
@@ -299,7 +299,7 @@ def _add_model(router: APIRouter, desk: Desk, name: str, explainer: Explainer, s
     )
     async def predict(question: predict_form, request: Request) -> Response:  # type: ignore[valid-type]
         asked: Any = question
-        answer = await unless_gone(request, desk.predict(name, form.table(asked), seconds=asked.seconds))
+        answer = await unless_gone(request, desk.predict(name, form.table(asked), time_limit=asked.time_limit))
         numbers = answer.to_numpy()
         rows = [
             {"class": described.classes[place], "probabilities": row}

@@ -41,7 +41,7 @@ def checked(explainer: Explainer, rows: pd.DataFrame, asked: Asked) -> pd.DataFr
         directions=asked.directions,
         ranges=asked.ranges,
         max_changes=asked.max_changes,
-        difficulty=asked.difficulty,
+        feature_costs=asked.feature_costs,
     )
     known = filled[encoder.known(filled).to_numpy()]
     constraints.bounds(encoder, known, encoder.encode(known))
@@ -67,7 +67,7 @@ def part_of(
     *,
     index: pd.Index,
     explainer: Explainer,
-    seconds: Number | None,
+    time_limit: Number | None,
 ) -> Explanation:
     """The explanation of some of the people, exactly as if they had been asked about alone.
 
@@ -77,10 +77,10 @@ def part_of(
         last: Before whom to stop.
         index: Their own labels.
         explainer: Whose explanation it is.
-        seconds: What their question said about time.
+        time_limit: What their question said about time.
     """
     positions = list(range(first * whole.plans, last * whole.plans))
-    part = whole._take(positions, plan_index(index, whole.plans), whole.request | {"seconds": seconds})
+    part = whole._take(positions, plan_index(index, whole.plans), whole.request | {"time_limit": time_limit})
     kinds = {name: restore(kind) for name, kind in explainer.encoder_.dtypes.items()}
     in_paths = beside(whole.schema.names, PATH_FRONT + PATH_BACK)
     return replace(
@@ -124,7 +124,7 @@ class Desk:
         }
 
     async def explain(
-        self, model: str, rows: pd.DataFrame, asked: Asked, *, seconds: Number | None = None
+        self, model: str, rows: pd.DataFrame, asked: Asked, *, time_limit: Number | None = None
     ) -> Explanation:
         """The explanation of the rows by a model, as `Explainer.explain` gives it, with the measures in it.
 
@@ -132,7 +132,7 @@ class Desk:
             model: Its name.
             rows: The people, under whatever labels.
             asked: What to ask about them.
-            seconds: How long it may take from now, waiting included.
+            time_limit: How long it may take from now, waiting included.
 
         Raises:
             InputError: There is no such model, or the question cannot be answered.
@@ -140,24 +140,26 @@ class Desk:
             LateError: The time was up.
         """
         explainer = choose("model", model, self.models)
-        own = partial(part_of, index=rows.index, explainer=explainer, seconds=seconds)
+        own = partial(part_of, index=rows.index, explainer=explainer, time_limit=time_limit)
         return await self._explained(
-            explainer, model, rows, asked, seconds, lambda answer, first, last: own(answer.explanation, first, last)
+            explainer, model, rows, asked, time_limit, lambda answer, first, last: own(answer.explanation, first, last)
         )
 
-    async def tell(self, model: str, rows: pd.DataFrame, asked: Asked, *, seconds: Number | None = None) -> list[str]:
+    async def tell(
+        self, model: str, rows: pd.DataFrame, asked: Asked, *, time_limit: Number | None = None
+    ) -> list[str]:
         """The same as JSON text, one a person: see `answers`. Those who ask together are told together, too."""
         explainer = choose("model", model, self.models)
         return await self._explained(
-            explainer, model, rows, asked, seconds, lambda answer, first, last: answer.texts[first:last]
+            explainer, model, rows, asked, time_limit, lambda answer, first, last: answer.texts[first:last]
         )
 
-    async def predict(self, model: str, rows: pd.DataFrame, *, seconds: Number | None = None) -> pd.DataFrame:
+    async def predict(self, model: str, rows: pd.DataFrame, *, time_limit: Number | None = None) -> pd.DataFrame:
         """The probabilities that the model under explanation gives, one column a class.
 
         On a GPU predictions wait for explanations: what a search records there must not be disturbed.
         """
-        explainer, deadline = choose("model", model, self.models), _deadline(seconds)
+        explainer, deadline = choose("model", model, self.models), _deadline(time_limit)
         self._refuse_if_stopping()
         frame = await self._aside(checked_rows, explainer, rows)
         question = Question(
@@ -218,10 +220,10 @@ class Desk:
         model: str,
         rows: pd.DataFrame,
         asked: Asked,
-        seconds: Number | None,
+        time_limit: Number | None,
         finish: Callable[[Answer, int, int], T],
     ) -> T:
-        deadline = _deadline(seconds)
+        deadline = _deadline(time_limit)
         self._refuse_if_stopping()
         frame = await self._aside(checked, explainer, rows, asked)
         question = Question(
@@ -248,7 +250,7 @@ class Desk:
 
 def _explain(explainer: Explainer, rows: pd.DataFrame, asked: Asked, over: Over) -> Answer:
     """The explanation with its measures: they need the models, and so the thread that may use them."""
-    result = explainer.explain(rows, **vars(asked), stop=over)
+    result = explainer.explain(rows, **vars(asked), should_stop=over)
     return Answer(replace(result, compute_measures=result.measures()))
 
 
@@ -257,5 +259,5 @@ def _beside(explainer: Explainer) -> str:
     return PREDICT if explainer.learned_.rows.device.type == "cpu" else EXPLAIN
 
 
-def _deadline(seconds: Number | None) -> Number:
-    return math.inf if seconds is None else time.monotonic() + seconds
+def _deadline(time_limit: Number | None) -> Number:
+    return math.inf if time_limit is None else time.monotonic() + time_limit

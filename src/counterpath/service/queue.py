@@ -151,7 +151,7 @@ class Line:
             if not limit.expired():
                 raise  # the model's own
             raise LateError(
-                "the time for this question was up before it was answered; try more seconds, fewer rows or fewer plans"
+                "the time for this request was up before it was answered; try a longer time_limit, fewer rows or plans"
             ) from None
         finally:
             self._drop(question)

@@ -99,8 +99,8 @@ class Plan(Answered):
     changes: list[Change] = Field(description="Only what changes.")
     sentence: str = Field(description="The plan in plain language.")
     measures: dict[str, float | None] = Field(description="Distances and more; null where there is nothing to measure.")
-    path: list[Point] | None = Field(default=None, description='The way there, if keep is "all".')
-    milestones: list[Milestone] | None = Field(default=None, description='The same told, if keep is "milestones".')
+    path: list[Point] | None = Field(default=None, description='The way there, if paths is "all".')
+    milestones: list[Milestone] | None = Field(default=None, description='The same told, if paths is "milestones".')
 
 
 class Person(Answered):
@@ -249,7 +249,7 @@ def _plans(explanation: Explanation) -> list[dict[str, Any]]:
 
 def _way_name(explanation: Explanation) -> str:
     """Under which name a plan has its way."""
-    return "path" if explanation.keep == ALL else "milestones"
+    return "path" if explanation.kept_paths == ALL else "milestones"
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
@@ -271,12 +271,12 @@ def _changes(explanation: Explanation) -> dict[int, list[dict[str, Any]]]:
 
 def _ways(explanation: Explanation) -> dict[int, list[dict[str, Any]]] | None:
     """By row its path, or the milestones of it; None if neither was to be kept."""
-    if explanation.keep not in (ALL, MILESTONES):
+    if explanation.kept_paths not in (ALL, MILESTONES):
         return None
     schema, numbers = explanation.schema, amounts(explanation.schema, explanation.factuals)
     found: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for row, path in explanation.paths.groupby("row", sort=False):
-        if explanation.keep == ALL:
+        if explanation.kept_paths == ALL:
             found[int(str(row))] = _points(path, schema, PATH_FRONT + PATH_BACK)
         else:
             stops = list_milestones(path, schema, numbers, most=max(len(path), 2), chosen=True)
@@ -300,12 +300,12 @@ class Asked:
     target_class: Any = OTHER
     confidence: float = 0.5
     method: str | None = None
-    keep: str = ALL
+    paths: str = ALL
     lock: tuple[str, ...] = ()
     directions: Mapping[str, str] = field(default_factory=dict)
     ranges: Mapping[str, Any] = field(default_factory=dict)
     max_changes: int | None = None
-    difficulty: Mapping[str, Number] = field(default_factory=dict)
+    feature_costs: Mapping[str, Number] = field(default_factory=dict)
     plans: int = 1
 
     @property
@@ -321,7 +321,7 @@ _LARGEST = 10**15
 _HARDEST = 1000.0
 """How much harder than usual, and how much easier, a change may be: together what a search can tell apart."""
 _STRICT = ConfigDict(extra="forbid", strict=True)
-_BESIDE_ASKED = ("rows", "seconds")
+_BESIDE_ASKED = ("rows", "time_limit")
 
 
 @dataclass(frozen=True)
@@ -358,9 +358,11 @@ def forms(name: str, explainer: Explainer, settings: Settings) -> Forms:
             Annotated[rows, Field(max_length=settings.rows)],
             Field(description="People in original units, one object each.", examples=[[example]]),
         ),
-        "seconds": (
+        "time_limit": (
             Annotated[float, Field(ge=min(FEWEST_SECONDS, settings.longest), le=settings.longest)],
-            Field(settings.seconds, description="How long the answer may take; then the status is 504.", examples=[30]),
+            Field(
+                settings.time_limit, description="How long the answer may take; then the status is 504.", examples=[30]
+            ),
         ),
     }
     asked: dict[str, Any] = {
@@ -376,7 +378,7 @@ def forms(name: str, explainer: Explainer, settings: Settings) -> Forms:
             one_of([*methods(explainer), None]),
             Field(None, description=f"How to search; by default {explainer.method}."),
         ),
-        "keep": (
+        "paths": (
             one_of(list(KEEPS)),
             Field(END, description=f"Of the way there: {'; '.join(f'{key}: {words}' for key, words in KEEPS.items())}"),
         ),
@@ -396,9 +398,9 @@ def forms(name: str, explainer: Explainer, settings: Settings) -> Forms:
             _integer(1, len(schema)) | None,
             Field(None, description="How many features may change."),
         ),
-        "difficulty": (
+        "feature_costs": (
             _object(
-                f"{title}Difficulty",
+                f"{title}FeatureCosts",
                 {each.name: Annotated[float, Field(ge=1 / _HARDEST, le=_HARDEST)] for each in schema},
                 total=False,
             ),

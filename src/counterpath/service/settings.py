@@ -20,7 +20,7 @@ class Settings:
         batch: How many rows questions may have together to be answered by one call.
         body: How many bytes a request may have.
         rows: How many rows a question may have.
-        seconds: How long a question may take that does not say.
+        time_limit: How long a question may take that does not say.
         longest: How long a question may say that it may take.
         grace: How many seconds questions may take that are being answered when the service is told to stop.
     """
@@ -33,6 +33,6 @@ class Settings:
     batch: int = 128
     body: int = MIB
     rows: int = 1000
-    seconds: Number = 60.0
+    time_limit: Number = 60.0
     longest: Number = 300.0
     grace: Number = 30.0

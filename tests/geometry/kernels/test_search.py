@@ -98,7 +98,7 @@ def test_a_search_for_people_that_is_replayed_has_the_bits_of_one_that_is_not(
     explainer: cp.Explainer, tmp_path: Path, method: str, exact: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learned = cp.load(explainer.save(tmp_path / "model"), device="cuda").learned_
-    quest, wanted = replace(learned.quest(Walk(steps=40)), exact=exact), Wanted(1, confidence=0.6)
+    quest, wanted = replace(learned.quest(Walk(max_steps=40)), exact=exact), Wanted(1, confidence=0.6)
     rows = learned.rows[~wanted.met(learned.answers)][:60]
     scope, recipe = Scope.of(learned.encoder, rows), METHODS[method](learned.parts)
     replayed = quest.pursue(recipe, scope, wanted)
