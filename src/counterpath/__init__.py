@@ -3,7 +3,7 @@
 import counterpath.utils.threads  # noqa: F401  # isort: skip: it comes before torch
 from counterpath.data import Encoder, Feature, Schema, datasets
 from counterpath.explainer.explainer import Explainer
-from counterpath.explanation import Explanation, Status
+from counterpath.explanation import Explanation, StatusCode
 from counterpath.utils.errors import CounterpathError, CounterpathWarning, InputError
 
 __version__ = "0.1.0.dev0"
@@ -18,7 +18,7 @@ __all__ = [
     "Feature",
     "InputError",
     "Schema",
-    "Status",
+    "StatusCode",
     "__version__",
     "datasets",
     "load",

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 import counterpath as cp
-from counterpath import Explanation, Status
+from counterpath import Explanation, StatusCode
 from tests.tables import small
 
 NUMERIC = ["children", "debt", "score"]
@@ -22,4 +22,4 @@ def assert_valid(found: Explanation, probability: Callable[[pd.DataFrame], Any],
     given = np.asarray(probability(found.counterfactuals))
     assert (found.valid.to_numpy() == (given >= confidence)).all()
     np.testing.assert_allclose(found.outcome["probability_after"], given, atol=1e-6)
-    assert (found.status["status"] == Status.FOUND).sum() >= 5
+    assert (found.status["status"] == StatusCode.FOUND).sum() >= 5

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import counterpath as cp
-from counterpath import Explanation, Status
+from counterpath import Explanation, StatusCode
 from counterpath.fitting import persistence
 from counterpath.utils.errors import InputError, StoreError
 from tests.tables import LABEL, features, mixed, small
@@ -86,7 +86,7 @@ def test_an_unknown_category_is_told_and_the_others_are_explained(
 ) -> None:
     asked = _with(rows, 4, name, value)
     found, without = quick.explain(asked, "low"), quick.explain(rows.drop(index="p4"), "low")
-    assert found.status.loc["p4", "status"] == Status.UNKNOWN_CATEGORY
+    assert found.status.loc["p4", "status"] == StatusCode.UNKNOWN_CATEGORY
     assert f"column '{name}', row p4: '{value}' is not a known category; known are:" in found.status.loc["p4", "reason"]
     assert found.counterfactuals.loc["p4"].to_dict() == asked.loc["p4"].to_dict()
     assert found.outcome.loc["p4", ["class_before", "class_after"]].isna().all()
@@ -104,7 +104,7 @@ def test_an_unknown_category_is_told_and_the_others_are_explained(
 
 def test_all_rows_may_have_an_unknown_category(quick: cp.Explainer, rows: pd.DataFrame) -> None:
     found = quick.explain(rows.assign(city="Z"))
-    assert (found.status["status"] == Status.UNKNOWN_CATEGORY).all()
+    assert (found.status["status"] == StatusCode.UNKNOWN_CATEGORY).all()
     assert found.measures().isna().all(axis=None)
 
 
@@ -114,7 +114,7 @@ def test_dtypes_are_those_of_the_training_table_whatever_was_given(
 ) -> None:
     given = rows.astype({"city": dtype, "sex": dtype, "children": "float64"})
     found, expected = quick.explain(given, "low"), quick.explain(rows, "low")
-    assert Status.ALREADY in set(found.status["status"])
+    assert StatusCode.ALREADY in set(found.status["status"])
     pd.testing.assert_frame_equal(found.counterfactuals, expected.counterfactuals, check_exact=True)
 
 
@@ -129,7 +129,7 @@ def test_a_constant_never_changes(people: pd.DataFrame) -> None:
     table = people.assign(planet="Earth", year=2024, tax=0.19)
     explainer = small(epochs=15, max_steps=12).fit(table, LABEL)
     found = explainer.explain(table.head(40), "low")
-    assert (found.status["status"] == Status.FOUND).sum() > 3
+    assert (found.status["status"] == StatusCode.FOUND).sum() > 3
     steps = found.paths
     for name, value in (("planet", "Earth"), ("year", 2024), ("tax", 0.19)):
         assert (found.counterfactuals[name] == value).all()
@@ -196,7 +196,7 @@ def test_far_outside_the_range_is_brought_back_into_it(quick: cp.Explainer, rows
     assert found.counterfactuals["score"].max() < 20
     assert Explanation.from_json(found.to_json()).counterfactuals["score"].max() < 20
     assert repr(found)
-    assert set(quick.explain(_with(rows, 4, "score", 1e25)).status["status"]) <= {*Status}
+    assert set(quick.explain(_with(rows, 4, "score", 1e25)).status["status"]) <= {*StatusCode}
 
 
 # Labels

@@ -9,13 +9,13 @@ import pytest
 
 from counterpath.explainer.compare import Comparison, compare
 from counterpath.explainer.explainer import Explainer
-from counterpath.explanation import Explanation, Status
+from counterpath.explanation import Explanation, StatusCode
 from counterpath.explanation.comparing import MEANS
 from counterpath.utils.errors import InputError, NotFittedError
 from tests.explanation.conftest import make
 
 
-def _result(status: list[Status], l0: list[float]) -> Explanation:
+def _result(status: list[StatusCode], l0: list[float]) -> Explanation:
     told = make().status.assign(status=[value.value for value in status])
     measures = pd.DataFrame({name: np.arange(len(status), dtype=float) for name in MEANS}).assign(l0=l0)
     return make(status=told, compute_measures=measures)
@@ -23,7 +23,7 @@ def _result(status: list[Status], l0: list[float]) -> Explanation:
 
 @pytest.fixture
 def comparison() -> Comparison:
-    found, missed, already, late = Status.FOUND, Status.NOT_FOUND, Status.ALREADY, Status.OUT_OF_TIME
+    found, missed, already, late = StatusCode.FOUND, StatusCode.NOT_FOUND, StatusCode.ALREADY, StatusCode.OUT_OF_TIME
     return Comparison(
         {
             "one": _result([found, found, missed, already, found], [1, 2, 9, 0, 4]),
@@ -51,7 +51,8 @@ def test_common_rows_are_those_that_all_methods_found(comparison: Comparison) ->
 
 def test_rows_across_a_gap_are_found_and_counted_apart(comparison: Comparison) -> None:
     gap = _result(
-        [Status.FOUND, Status.CROSSES_GAP, Status.NOT_FOUND, Status.ALREADY, Status.CROSSES_GAP], [1, 2, 9, 0, 4]
+        [StatusCode.FOUND, StatusCode.CROSSES_GAP, StatusCode.NOT_FOUND, StatusCode.ALREADY, StatusCode.CROSSES_GAP],
+        [1, 2, 9, 0, 4],
     )
     one = comparison.table().loc["one"]
     assert one["gaps"] == 0
@@ -60,7 +61,7 @@ def test_rows_across_a_gap_are_found_and_counted_apart(comparison: Comparison) -
 
 
 def test_nothing_found_has_no_means() -> None:
-    table = Comparison({"one": _result([Status.ALREADY] * 5, [0] * 5)}, {"one": 0.1}).table()
+    table = Comparison({"one": _result([StatusCode.ALREADY] * 5, [0] * 5)}, {"one": 0.1}).table()
     assert table["n"].tolist() == [0]
     assert table[["flip ratio", "gaps", "l0"]].isna().all(axis=None)
 

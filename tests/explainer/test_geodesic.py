@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import counterpath as cp
-from counterpath import Status
+from counterpath import StatusCode
 from counterpath.fitting.fitted import Learned
 from counterpath.utils.errors import InputError
 from tests.tables import LABEL, features, mixed, small
@@ -90,7 +90,7 @@ def test_a_gap_is_told_and_counted(islands: pd.DataFrame) -> None:
     rejected = islands[explainer.predict(islands) == 0].head(12)
     found = explainer.explain(rejected.drop(columns="yes"), 1)
     assert found.valid.all()
-    assert set(found.status["status"]) == {Status.CROSSES_GAP}
+    assert set(found.status["status"]) == {StatusCode.CROSSES_GAP}
     assert found.status["reason"].str.contains("gap in the data").all()
     assert found.summary()["gaps"].item() == 1.0
     chains = explainer.explain(rejected.drop(columns="yes"), 1, method="face")

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import counterpath as cp
-from counterpath import Explanation, Status
+from counterpath import Explanation, StatusCode
 from tests.tables import CITIES, CLASSES, SIZES, features
 
 pytestmark = pytest.mark.whole
@@ -44,8 +44,8 @@ def assert_kept(
     assert_legal(after[~same], train, rows[~same])
     assert_true(explainer, rows, target, confidence, found)
     status = found.status["status"]
-    assert same[status == Status.ALREADY].all()
-    assert not same[status == Status.FOUND].any()
+    assert same[status == StatusCode.ALREADY].all()
+    assert not same[status == StatusCode.FOUND].any()
     assert found.changed[same].to_numpy().sum() == 0
     for place, label in enumerate(rows.index):
         path = found.path(label)[list(train.columns)]
@@ -79,8 +79,8 @@ def assert_true(
             probability, decided = 1 - probability, not decided
         valid = decided and probability >= confidence
         status = found.status["status"][label]
-        assert (status in (Status.FOUND, Status.ALREADY)) == valid, label
-        assert status in (Status.FOUND, Status.ALREADY, Status.NOT_FOUND)
+        assert (status in (StatusCode.FOUND, StatusCode.ALREADY)) == valid, label
+        assert status in (StatusCode.FOUND, StatusCode.ALREADY, StatusCode.NOT_FOUND)
         assert found.outcome.loc[label, "class_before"] == now[label]
         assert found.outcome.loc[label, "class_after"] == then[label]
         assert abs(found.outcome.loc[label, "probability_after"] - probability) < 1e-6

@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from xgboost import XGBClassifier
 
-from counterpath import Status
+from counterpath import StatusCode
 from counterpath.fitting import train
 from counterpath.models import surrogate
 from counterpath.utils.errors import InputError
@@ -54,7 +54,7 @@ def test_two_classes_by_a_model_on_numbers(numbers: pd.DataFrame, model: Any) ->
     np.testing.assert_allclose(
         explainer.predict_proba(rejected).to_numpy(), model.predict_proba(rejected[NUMERIC]), atol=1e-6
     )
-    already = explainer.explain(numbers, "yes", confidence=0.6).status["status"] == Status.ALREADY
+    already = explainer.explain(numbers, "yes", confidence=0.6).status["status"] == StatusCode.ALREADY
     assert (already == (model.predict_proba(numbers[NUMERIC])[:, 1] >= 0.6)).all()
 
 

@@ -11,7 +11,7 @@ import pytest
 from sklearn.base import clone
 
 import counterpath as cp
-from counterpath import Status
+from counterpath import StatusCode
 from counterpath.explainer.solve import LED
 from counterpath.fitting.diagnostics import Diagnostics
 from counterpath.utils.errors import InputError, NotFittedError
@@ -76,7 +76,7 @@ def test_of_two_classes_the_other_is_the_other(adult: cp.Explainer) -> None:
     people = people[adult.predict(people) == 0]
     one, other = adult.explain(people, 1, confidence=0.6), adult.explain(people, confidence=0.6)
     pd.testing.assert_frame_equal(one.counterfactuals, other.counterfactuals)
-    assert (one.status["status"] == Status.FOUND).sum() > 5
+    assert (one.status["status"] == StatusCode.FOUND).sum() > 5
 
 
 def test_the_label_may_be_there_and_is_not_looked_at(quick: cp.Explainer, rows: pd.DataFrame) -> None:
@@ -107,7 +107,7 @@ def test_a_higher_confidence_is_reached_or_the_best_point_told(quick: cp.Explain
     alone = copy.copy(quick).set_params(fallback=False)
     low, high = (alone.explain(rows, "low", confidence=sure, method="rsgd") for sure in (0.5, 0.97))
     assert high.valid.sum() < low.valid.sum()
-    stuck = high.status[high.status["status"] == Status.NOT_FOUND]
+    stuck = high.status[high.status["status"] == StatusCode.NOT_FOUND]
     assert stuck["reason"].str.contains("asked confidence. The best point on the way is returned").all()
     for label in stuck.index:
         best = high.path(label)["probability"]
@@ -130,11 +130,11 @@ def test_a_row_that_gets_stuck_is_led_and_told(quick: cp.Explainer, rows: pd.Dat
 def test_when_the_time_is_up_nothing_is_lost(quick: cp.Explainer, people: pd.DataFrame, rows: pd.DataFrame) -> None:
     found = quick.explain(rows, "low", time_limit=1e-6)
     already = quick.predict(rows) == "low"
-    assert (found.status["status"] == np.where(already, Status.ALREADY, Status.OUT_OF_TIME)).all()
+    assert (found.status["status"] == np.where(already, StatusCode.ALREADY, StatusCode.OUT_OF_TIME)).all()
     inside = rows["score"].between(*people["score"].agg(["min", "max"]))
     assert inside.sum() > 20
     pd.testing.assert_frame_equal(found.counterfactuals[inside], rows[inside], check_exact=True)
-    assert (found.status.loc[~already, "reason"] == Status.OUT_OF_TIME.text).all()
+    assert (found.status.loc[~already, "reason"] == StatusCode.OUT_OF_TIME.text).all()
     assert found.measures().notna().any(axis=1).all()
     assert all(len(found.path(label)) == 1 for label in rows.index[inside])
     assert f"{(~already).sum()} out of time" in repr(found)

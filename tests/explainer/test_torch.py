@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import counterpath as cp
-from counterpath import Status
+from counterpath import StatusCode
 from counterpath.data import Encoder
 from counterpath.utils.errors import CounterpathWarning, InputError
 from tests.tables import LABEL, features, mixed, small
@@ -187,7 +187,7 @@ def test_a_bad_generator_is_told(people: pd.DataFrame) -> None:
     assert explainer.diagnostics().verdict == "bad"
     assert "are bad here" in str(explainer.diagnostics())
     found = explainer.explain(features(people).head(5), "low")
-    assert set(found.status["status"]) <= set(Status)
+    assert set(found.status["status"]) <= set(StatusCode)
 
 
 @pytest.mark.parametrize(

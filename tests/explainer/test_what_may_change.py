@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import counterpath as cp
-from counterpath.explanation import Explanation, Status
+from counterpath.explanation import Explanation, StatusCode
 from counterpath.utils.errors import InputError
 from tests.tables import LABEL, features, small
 
@@ -67,7 +67,7 @@ def test_a_value_beyond_the_training_rows_may_stay(explainer: cp.Explainer, rows
 def test_where_nothing_can_be_found_it_is_said_what_is_in_the_way(explainer: cp.Explainer, rows: pd.DataFrame) -> None:
     locked = ["debt", "score", "children", "size"]
     result = explainer.explain(rows, "low", confidence=0.9, lock=locked)
-    short = result.status[result.status["status"] == Status.NOT_FOUND]
+    short = result.status[result.status["status"] == StatusCode.NOT_FOUND]
     assert len(short) > 3
     for label, told in short.iterrows():
         assert told["binding"]
@@ -94,7 +94,7 @@ def _best(explainer: cp.Explainer, row: pd.DataFrame, rows: pd.DataFrame, name: 
 
 def test_a_limit_that_binds_is_named(explainer: cp.Explainer, rows: pd.DataFrame) -> None:
     result = explainer.explain(rows, "low", confidence=0.97, max_changes=1)
-    short = result.status["status"] == Status.NOT_FOUND
+    short = result.status["status"] == StatusCode.NOT_FOUND
     assert short.any()
     bound = result.status["binding"].str.contains("max_changes: 1")
     assert bound[short].any()
@@ -112,7 +112,7 @@ def test_who_asks_for_more_than_there_is_comes_no_less_far(explainer: cp.Explain
     """Where no landmark is accepted any more, the best of them counts, and not the nearest."""
     rows, locked = features(people).head(150), ["debt", "score"]
     modest, greedy = (explainer.explain(rows, "low", confidence=asked, lock=locked) for asked in (0.5, 0.99))
-    vain = (modest.status["status"] == Status.FOUND) & (greedy.status["status"] == Status.NOT_FOUND)
+    vain = (modest.status["status"] == StatusCode.FOUND) & (greedy.status["status"] == StatusCode.NOT_FOUND)
     assert vain.sum() > 5
     reached = [result.outcome.loc[vain, "probability_after"] for result in (modest, greedy)]
     assert (reached[1] >= reached[0]).all()
@@ -120,7 +120,7 @@ def test_who_asks_for_more_than_there_is_comes_no_less_far(explainer: cp.Explain
 
 def test_without_constraints_nothing_binds(explainer: cp.Explainer, rows: pd.DataFrame) -> None:
     result = explainer.explain(rows, "low", confidence=0.9999)
-    assert (result.status["status"] == Status.NOT_FOUND).any()
+    assert (result.status["status"] == StatusCode.NOT_FOUND).any()
     assert (result.status["binding"] == "").all()
 
 
@@ -166,10 +166,10 @@ def test_several_plans_each_with_its_own_path(explainer: cp.Explainer, rows: pd.
     for label in strange.index:
         status = result.status.loc[label, "status"].tolist()
         if label == strange.index[3]:
-            assert status == [Status.UNKNOWN_CATEGORY, Status.NO_OTHER_PLAN, Status.NO_OTHER_PLAN]
+            assert status == [StatusCode.UNKNOWN_CATEGORY, StatusCode.NO_OTHER_PLAN, StatusCode.NO_OTHER_PLAN]
             continue
-        there = [number for number in (1, 2, 3) if status[number - 1] == Status.FOUND]
-        assert there == list(range(1, len(there) + 1)) or status[0] in (Status.ALREADY, Status.NOT_FOUND)
+        there = [number for number in (1, 2, 3) if status[number - 1] == StatusCode.FOUND]
+        assert there == list(range(1, len(there) + 1)) or status[0] in (StatusCode.ALREADY, StatusCode.NOT_FOUND)
         sets = [frozenset(np.flatnonzero(result.changed.loc[(label, number)])) for number in there]
         assert len(set(sets)) == len(sets)
         for number in there:
@@ -211,10 +211,10 @@ def test_a_stored_request_is_answered_the_same(explainer: cp.Explainer, rows: pd
 
 def test_no_time_is_left_for_limits_and_plans_either(explainer: cp.Explainer, rows: pd.DataFrame) -> None:
     result = explainer.explain(rows, "low", time_limit=1e-6, max_changes=1, plans=2)
-    assert set(result.status["status"]) <= {Status.OUT_OF_TIME, Status.ALREADY, Status.NO_OTHER_PLAN}
-    assert (result.status["status"] == Status.OUT_OF_TIME).any()
+    assert set(result.status["status"]) <= {StatusCode.OUT_OF_TIME, StatusCode.ALREADY, StatusCode.NO_OTHER_PLAN}
+    assert (result.status["status"] == StatusCode.OUT_OF_TIME).any()
     assert not result.changed.any(axis=None)
-    late = result.plan(1).status["status"].to_numpy() == Status.OUT_OF_TIME
+    late = result.plan(1).status["status"].to_numpy() == StatusCode.OUT_OF_TIME
     assert result.plan(2).status["reason"][late].str.startswith("The time was up before a further plan").all()
 
 
@@ -231,7 +231,7 @@ def test_a_model_that_can_only_be_asked_is_asked_about_the_row_as_returned(
 
     asked = small().fit(two, LABEL, model=model)
     result = asked.explain(features(two).head(25), lock=["sex", "debt"], plans=2)
-    found = result.status["status"] == Status.FOUND
+    found = result.status["status"] == StatusCode.FOUND
     assert found.sum() > 10
     now = model(result.counterfactuals)
     wanted = np.where(result.outcome["class_before"] == True, 1 - now, now)  # noqa: E712

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from counterpath.data import Feature, Schema
-from counterpath.explanation import Explanation, Status, path_columns, plan_index
+from counterpath.explanation import Explanation, StatusCode, path_columns, plan_index
 from counterpath.explanation.milestones import only_milestones
 from counterpath.explanation.wording import amounts
 
@@ -30,7 +30,7 @@ FACTUALS = {
     "owner": [False, True, False, False, True],
     "sex": ["Male", "Female", "Male", "Female", "Female"],
 }
-STATUSES = [Status.FOUND, Status.ALREADY, Status.FOUND, Status.NOT_FOUND, Status.UNKNOWN_CATEGORY]
+STATUSES = [StatusCode.FOUND, StatusCode.ALREADY, StatusCode.FOUND, StatusCode.NOT_FOUND, StatusCode.UNKNOWN_CATEGORY]
 LABELS = ["ann", "bob", "cem", "dee", "eva"]
 FOUND = (3, 0, 2, 0, 0)
 """How many plans there are for each of them, if three are asked for."""
@@ -40,15 +40,15 @@ def make_paths(
     factuals: pd.DataFrame,
     counterfactuals: pd.DataFrame,
     outcome: pd.DataFrame,
-    statuses: Sequence[Status],
+    statuses: Sequence[StatusCode],
     steps: int = 6,
 ) -> Any:
     """Paths on straight lines, in which categories jump half-way."""
     rows = []
     for row in range(len(factuals)):
-        if statuses[row] is Status.UNKNOWN_CATEGORY:
+        if statuses[row] is StatusCode.UNKNOWN_CATEGORY:
             continue
-        length = 1 if statuses[row] in (Status.ALREADY, Status.NO_OTHER_PLAN) else steps
+        length = 1 if statuses[row] in (StatusCode.ALREADY, StatusCode.NO_OTHER_PLAN) else steps
         for step in range(length):
             share = step / max(length - 1, 1)
             old, new = factuals.iloc[row], counterfactuals.iloc[row]
@@ -142,7 +142,7 @@ def _said(keep: str) -> dict[str, str]:
 def across(*labels: str) -> Explanation:
     """The same, but the counterfactuals of some lie across a gap in the data."""
     status = make().status
-    status.loc[list(labels), ["status", "reason"]] = [str(Status.CROSSES_GAP), Status.CROSSES_GAP.text]
+    status.loc[list(labels), ["status", "reason"]] = [str(StatusCode.CROSSES_GAP), StatusCode.CROSSES_GAP.text]
     return make(status=status)
 
 
@@ -160,11 +160,11 @@ def make_plans(plans: int = 3, labels: Any = LABELS, keep: str = "all", **other:
     new["hours-per-week"] = new["hours-per-week"].where(~further, new["hours-per-week"] + 2 * (number - 1))
     missing = np.where(further, number > np.where(person == 0, plans, plans - 1), number > 1)
     new = new.assign(**{name: new[name].where(~missing, factuals[name]) for name in new})
-    kinds = status["status"].where(~missing, str(Status.NO_OTHER_PLAN))
+    kinds = status["status"].where(~missing, str(StatusCode.NO_OTHER_PLAN))
     status = status.assign(
         status=kinds,
-        reason=status["reason"].where(~missing, Status.NO_OTHER_PLAN.text),
-        binding=np.where(kinds == Status.NOT_FOUND, "lock: age; up: hours-per-week", ""),
+        reason=status["reason"].where(~missing, StatusCode.NO_OTHER_PLAN.text),
+        binding=np.where(kinds == StatusCode.NOT_FOUND, "lock: age; up: hours-per-week", ""),
     )
     for what in ("class", "probability"):
         outcome[f"{what}_after"] = outcome[f"{what}_after"].where(~missing, outcome[f"{what}_before"])

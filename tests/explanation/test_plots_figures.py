@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
 
-from counterpath.explanation import Explanation, Status
+from counterpath.explanation import Explanation, StatusCode
 from counterpath.explanation.plots import figures
 from counterpath.explanation.plots.style import PALETTE, svg
 from tests.explanation.conftest import make, make_empty, make_landscape
@@ -124,7 +124,7 @@ def test_nothing_to_draw_is_said(empty: Explanation) -> None:
     bare = make_empty()
     fig = figures.draw_map(bare.landscape.iloc[:0], bare.paths, "")
     assert "no map" in fig.texts[0].get_text()
-    none = make(status=make().status.assign(status=str(Status.NOT_FOUND)))
+    none = make(status=make().status.assign(status=str(StatusCode.NOT_FOUND)))
     assert "nothing to draw" in none.plot_changes().texts[0].get_text()
 
 

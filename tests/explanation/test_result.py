@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from counterpath.explanation import Explanation, Status, path_columns
+from counterpath.explanation import Explanation, StatusCode, path_columns
 from counterpath.explanation.plots.style import svg
 from counterpath.utils.errors import InputError
 from tests.explanation.conftest import LABELS, STATUSES, across, make, make_plans
@@ -133,11 +133,11 @@ def test_nothing_to_explain_works_everywhere(empty: Explanation) -> None:
 
 
 def test_every_status_has_a_sentence() -> None:
-    for status in Status:
+    for status in StatusCode:
         assert status.text.endswith(".")
         assert status.valid == (status in ("found", "crosses_gap", "already"))
-    assert {status for status in Status if status.found} == {"found", "crosses_gap"}
-    assert {status for status in Status if status.searched} == {"found", "crosses_gap", "not_found", "out_of_time"}
+    assert {status for status in StatusCode if status.found} == {"found", "crosses_gap"}
+    assert {status for status in StatusCode if status.searched} == {"found", "crosses_gap", "not_found", "out_of_time"}
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_a_counterfactual_across_a_gap_is_found_and_counted_apart() -> None:
 
 def test_people_are_across_a_gap_if_all_their_plans_are(plans: Explanation) -> None:
     status = plans.status.copy()
-    status.loc[[("ann", 2), ("cem", 1), ("cem", 2)], "status"] = str(Status.CROSSES_GAP)
+    status.loc[[("ann", 2), ("cem", 1), ("cem", 2)], "status"] = str(StatusCode.CROSSES_GAP)
     (row,) = make_plans(status=status).summary().to_dict("records")
     assert [row["found"], row["gaps"], row["plans"]] == pytest.approx([2 / 3, 1 / 3, 5 / 3])
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterpath.explanation import Explanation, Status, plan_index
+from counterpath.explanation import Explanation, StatusCode, plan_index
 from counterpath.explanation.tables import own_labels, people_numbers, plan_numbers
 from counterpath.utils.errors import InputError
 from tests.explanation.conftest import LABELS, make, make_plans
@@ -128,9 +128,9 @@ def test_the_first_plan_is_the_explanation_with_one_plan(plans: Explanation) -> 
 
 
 def test_a_missing_plan_is_neither_valid_nor_looked_for(plans: Explanation) -> None:
-    assert not Status.NO_OTHER_PLAN.valid
-    assert not Status.NO_OTHER_PLAN.searched
-    missing = plans.status["status"] == Status.NO_OTHER_PLAN
+    assert not StatusCode.NO_OTHER_PLAN.valid
+    assert not StatusCode.NO_OTHER_PLAN.searched
+    missing = plans.status["status"] == StatusCode.NO_OTHER_PLAN
     assert missing.sum() == 7
     assert not plans.valid[missing].any()
     assert plans.counterfactuals[missing].equals(plans.factuals[missing])

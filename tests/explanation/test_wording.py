@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpath.explanation import Explanation, Status
+from counterpath.explanation import Explanation, StatusCode
 from counterpath.explanation.wording import Change, Row, change, listed, percent, probability, texts, value
 from tests.explanation.conftest import make
 
 ROW = Row(
     label="7",
-    status=Status.NOT_FOUND,
+    status=StatusCode.NOT_FOUND,
     reason="Because.",
     before="0",
     after="0",
@@ -49,17 +49,17 @@ def test_any_other_outcome_reads_well() -> None:
     ("changes", "expected"),
     [
         (
-            {"status": Status.OUT_OF_TIME},
+            {"status": StatusCode.OUT_OF_TIME},
             "The time ran out before a counterfactual was found: the closest came to 0.41",
         ),
         ({"binding": "lock: sex"}, "from 39 to 40. What stands in the way: lock: sex."),
-        ({"status": Status.OUT_OF_TIME, "binding": "up: age"}, "to 40. What stands in the way: up: age."),
+        ({"status": StatusCode.OUT_OF_TIME, "binding": "up: age"}, "to 40. What stands in the way: up: age."),
         ({"changes": ()}, "nothing that was tried came closer than the row itself."),
         ({"p_after": 0.4996}, "came to 0.4996, where 0.5000 was asked"),
         ({"p_after": 0.55, "after": "2"}, "came to 0.55, but the model says 2 there"),
-        ({"status": Status.FOUND, "changes": ()}, "after changes too small to list."),
+        ({"status": StatusCode.FOUND, "changes": ()}, "after changes too small to list."),
         (
-            {"status": Status.CROSSES_GAP, "p_after": 0.6, "after": "1"},
+            {"status": StatusCode.CROSSES_GAP, "p_after": 0.6, "after": "1"},
             "It would say 1 (0.60) if age rose from 39 to 40. But no chain of people leads there: the path",
         ),
     ],

@@ -2,17 +2,17 @@ import dataclasses
 
 import pytest
 
-from counterpath.explanation import Explanation, Status
+from counterpath.explanation import Explanation, StatusCode
 from counterpath.explanation.wording import Person, gather
 from tests.explanation.conftest import make_plans
 from tests.explanation.test_wording import ROW
 
-FOUND = dataclasses.replace(ROW, status=Status.FOUND, p_after=0.6, after="1", plans=4)
-NONE = dataclasses.replace(ROW, status=Status.NO_OTHER_PLAN, changes=(), p_after=0.05, plans=4)
+FOUND = dataclasses.replace(ROW, status=StatusCode.FOUND, p_after=0.6, after="1", plans=4)
+NONE = dataclasses.replace(ROW, status=StatusCode.NO_OTHER_PLAN, changes=(), p_after=0.05, plans=4)
 
 
-def person(*rows: Status) -> Person:
-    kinds = {Status.FOUND: FOUND, Status.NO_OTHER_PLAN: NONE}
+def person(*rows: StatusCode) -> Person:
+    kinds = {StatusCode.FOUND: FOUND, StatusCode.NO_OTHER_PLAN: NONE}
     numbered = (
         dataclasses.replace(kinds.get(status, FOUND), status=status, plan=place + 1)
         for place, status in enumerate(rows)
@@ -41,14 +41,14 @@ def test_rows_are_gathered_by_person() -> None:
     ],
 )
 def test_only_what_is_news_is_told(statuses: list[str], result: str, told: list[int], missing: list[int]) -> None:
-    made = person(*map(Status, statuses))
+    made = person(*map(StatusCode, statuses))
     assert made.result == result
     assert [row.plan for row in made.told] == told
     assert [row.plan for row in made.missing] == missing
 
 
 def test_missing_plans_share_a_line() -> None:
-    lines = person(Status.FOUND, *[Status.NO_OTHER_PLAN] * 3).lines
+    lines = person(StatusCode.FOUND, *[StatusCode.NO_OTHER_PLAN] * 3).lines
     assert lines == [
         "7, plan 1 of 4: found p 0.05 → 0.60 | age 39 → 40",
         "   plans 2, 3, and 4 of 4: no_other_plan",
@@ -110,7 +110,7 @@ def test_the_headline_counts_people_and_plans(plans: Explanation, rows: object, 
 
 def test_the_headline_says_how_many_plans_cross_a_gap(plans: Explanation) -> None:
     status = plans.status.copy()
-    status.loc[[("ann", 2), ("cem", 2)], "status"] = str(Status.CROSSES_GAP)
+    status.loc[[("ann", 2), ("cem", 2)], "status"] = str(StatusCode.CROSSES_GAP)
     told = "5 plans found for 2 people (2 of them across a gap in the data), 1 no other plan; 1 already, 1 not found"
     assert told in str(make_plans(status=status))
 

@@ -10,7 +10,7 @@ import pytest
 import counterpath as cp
 from counterpath.data.schema import Feature, Schema
 from counterpath.explainer.solve import NEAREST, OTHER
-from counterpath.explanation import Status
+from counterpath.explanation import StatusCode
 from counterpath.explorer.request_form import IN_WORDS, available, favourable
 from counterpath.explorer.results import FORMATS, content
 from counterpath.explorer.state import (
@@ -156,10 +156,10 @@ def test_a_plan_tells_what_its_explanation_does(result: cp.Explanation) -> None:
 def test_who_needs_or_has_no_plan_has_one_thing_to_tell(explainer: cp.Explainer, people: pd.DataFrame) -> None:
     row = features(people).head(1)
     (already,) = plans_of(explainer.explain(row, explainer.predict(row).iloc[0], plans=3))
-    assert already.status is Status.ALREADY
+    assert already.status is StatusCode.ALREADY
     stranger = row.astype({"city": object}).assign(city="Atlantis")
     (unknown,) = plans_of(explainer.explain(stranger, plans=2))
-    assert unknown.status is Status.UNKNOWN_CATEGORY
+    assert unknown.status is StatusCode.UNKNOWN_CATEGORY
     assert len(unknown.stops) == 0
     assert unknown.steps == []
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 import counterpath as cp
-from counterpath.explanation import Status
+from counterpath.explanation import StatusCode
 from counterpath.geometry.neighbours import Neighbours
 from counterpath.search.sparsify import needless, within_reach
 from tests.tables import LABEL
@@ -56,7 +56,7 @@ def test_what_need_not_change_stays_as_it_is_along_the_whole_path(
     loose = explainer.set_params(sparsify=False).explain(rows, method=method)
     tidy = explainer.set_params(sparsify=True).explain(rows, method=method)
     assert (tidy.valid >= loose.valid).all()
-    found = (tidy.status["status"] == Status.FOUND) & (loose.status["status"] == Status.FOUND)
+    found = (tidy.status["status"] == StatusCode.FOUND) & (loose.status["status"] == StatusCode.FOUND)
     assert (tidy.changed.sum(axis=1) <= loose.changed.sum(axis=1))[found].all()
     assert tidy.changed.loc[found].to_numpy().sum() < loose.changed.loc[found].to_numpy().sum()
     for label in rows.index[found][:10]:

@@ -41,8 +41,8 @@ def test_a_search_that_nobody_waits_for_ends(explainer: cp.Explainer, method: st
 
     result = explainer.explain(people, "low", method=method, lock=["score"], should_stop=gone)
     statuses = set(result.status["status"])
-    assert cp.Status.OUT_OF_TIME in statuses
+    assert cp.StatusCode.OUT_OF_TIME in statuses
     assert 2 < asked < 100, "it is asked while the search runs, and believed"
     assert set(
         explainer.explain(people, "low", method=method, lock=["score"], should_stop=lambda: False).status["status"]
-    ).isdisjoint({cp.Status.OUT_OF_TIME})
+    ).isdisjoint({cp.StatusCode.OUT_OF_TIME})

@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from counterpath.data.schema import KINDS, Feature, Schema
-from counterpath.data.status import FOUND, Status
+from counterpath.data.status import FOUND, StatusCode
 from counterpath.explainer.explainer import Explainer
 from counterpath.explanation import Explanation
 from counterpath.explanation.milestones import END, keep_of
@@ -18,6 +18,9 @@ from counterpath.explanation.tables import CHANGES, OUTCOME, PATH_BACK, PLAN, ST
 from counterpath.search.measures import MEASURES
 from counterpath.utils.errors import InputError, RowsError
 
+BINDING = pa.struct([("kind", pa.string()), ("feature", pa.string()), ("reach", pa.float64())])
+STATUS_TYPES = {"fallback": pa.bool_(), "binding": pa.list_(BINDING), "imputed": pa.list_(pa.string())}
+"""The columns of a status that are not text."""
 WHERE = ("source", "row")
 """From which file a row is, and its number there, from 0."""
 STEP = "step"
@@ -34,7 +37,7 @@ def answers_schema(schema: Schema, classes: Sequence[Any], carried: pa.Schema, p
         [
             *_front_fields(carried, plans),
             *_features(schema, RESERVED),
-            *((name, pa.string()) for name in STATUS),
+            *((name, STATUS_TYPES.get(name, pa.string())) for name in STATUS),
             *((name, outcome.get(name, pa.float64())) for name in OUTCOME),
             *((name, pa.float64()) for name in MEASURED),
         ]
@@ -90,7 +93,7 @@ def _common(values: list[Any], what: str) -> pa.DataType:
 UNUSABLE = "unusable"
 """The status of a row with a value that cannot be used; its reason names the column and the value."""
 UNUSABLE_TEXT = "The row has a value that cannot be used, so it was not explained; its reason names it."
-_NOT_FITTING = (UNUSABLE, Status.UNKNOWN_CATEGORY.value)
+_NOT_FITTING = (UNUSABLE, StatusCode.UNKNOWN_CATEGORY.value)
 
 
 @dataclass(frozen=True)
@@ -117,9 +120,10 @@ class Answers:
     def binding(self) -> dict[str, int]:
         """How many rows without a counterfactual each constraint stands in the way of."""
         counts: dict[str, int] = {}
-        for text in self._first["binding"].to_pylist():
-            for constraint in text.split("; ") if text else ():
-                counts[constraint] = counts.get(constraint, 0) + 1
+        for constraints in self._first["binding"].to_pylist():
+            for constraint in constraints:
+                name = f"{constraint['kind']}: {constraint['feature']}"
+                counts[name] = counts.get(name, 0) + 1
         return counts
 
     @property
@@ -191,8 +195,9 @@ def _counterfactuals(
     columns |= {PLAN: np.arange(count) % plans + 1} if plans > 1 else {}
     status = {name: np.array(_spread(result.status[name], where, count), dtype=object) for name in STATUS}
     for here, reason in zip(frame.index.get_indexer(pd.Index(list(unusable))) * plans, unusable.values(), strict=True):
-        for name, value in zip(STATUS, (UNUSABLE, reason, "", ""), strict=True):
-            status[name][here : here + plans] = value
+        for name, value in zip(STATUS, (UNUSABLE, reason, False, [], []), strict=True):
+            for plan in range(plans):
+                status[name][here + plan] = value
     fits = np.repeat(~np.isin(status["status"][::plans].astype(str), _NOT_FITTING), plans)
     for name, column in beside(explainer.schema_.names, RESERVED).items():
         values = _spread(result.counterfactuals[name], where, count)

@@ -16,7 +16,7 @@ from counterpath.batch.results import UNUSABLE, UNUSABLE_TEXT, check_ids
 from counterpath.batch.shards import Failure, Receipt, Told, Totals
 from counterpath.batch.sources import Shard, Source, find, shards_of, survey
 from counterpath.batch.worker import Errand
-from counterpath.data.status import Status
+from counterpath.data.status import StatusCode
 from counterpath.explainer.explainer import Explainer
 from counterpath.explanation.milestones import END, KEEP
 from counterpath.utils.errors import BatchError, InputError
@@ -52,7 +52,7 @@ def summarize(
     for receipt in sorted(receipts, key=lambda one: one.shard):
         totals = totals.plus(receipt)
     found, searched = (
-        sum(totals.status.get(kind.value, 0) for kind in Status if getattr(kind, name))
+        sum(totals.status.get(kind.value, 0) for kind in StatusCode if getattr(kind, name))
         for name in ("found", "searched")
     )
     return {
@@ -87,7 +87,7 @@ def _rounded(value: float) -> float:
 
 
 def _text(status: str) -> str:
-    return UNUSABLE_TEXT if status == UNUSABLE else Status(status).text
+    return UNUSABLE_TEXT if status == UNUSABLE else StatusCode(status).text
 
 
 def _without_details(failure: Failure) -> Mapping[str, Any]:

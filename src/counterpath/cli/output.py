@@ -17,7 +17,7 @@ from counterpath.explainer.explainer import Explainer
 from counterpath.explainer.solve import NEAREST
 from counterpath.explanation import Explanation
 from counterpath.explanation.milestones import END, KEEP
-from counterpath.explanation.report.page import MOST_PAGES
+from counterpath.explanation.result import MOST_PAGES
 from counterpath.explanation.tables import PLAN, PLANS
 from counterpath.utils.errors import InputError
 

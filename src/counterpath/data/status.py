@@ -1,10 +1,17 @@
-"""What became of a row, each with a sentence that says what to try."""
+"""What became of a row: a code, why, whether a fallback was used, which constraints bind, and what was imputed.
 
+Everything that is decided about a row is here as data. The sentences that people read are made from it, by
+`explanation.wording.reason`, and never read back.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from enum import StrEnum
+from typing import Any
 
 
-class Status(StrEnum):
-    """What became of a row that was to be explained."""
+class StatusCode(StrEnum):
+    """What became of a row that was to be explained; `text` is a sentence that says what to try."""
 
     FOUND = "found"
     CROSSES_GAP = "crosses_gap"
@@ -22,40 +29,102 @@ class Status(StrEnum):
     @property
     def found(self) -> bool:
         """Whether there is a counterfactual, be it only across a gap in the data."""
-        return self in (Status.FOUND, Status.CROSSES_GAP)
+        return self in (StatusCode.FOUND, StatusCode.CROSSES_GAP)
 
     @property
     def valid(self) -> bool:
         """Whether the model decides as asked on the row as returned."""
-        return self.found or self is Status.ALREADY
+        return self.found or self is StatusCode.ALREADY
 
     @property
     def searched(self) -> bool:
-        """Whether it counts as looked for: not a row that needs nothing, nor a further plan that is not there."""
-        return self.found or self in (Status.NOT_FOUND, Status.OUT_OF_TIME)
+        """Whether it counts as looked for: not a row that needs nothing, nor a further plan that does not exist."""
+        return self.found or self in (StatusCode.NOT_FOUND, StatusCode.OUT_OF_TIME)
 
 
-FOUND = tuple(kind for kind in Status if kind.found)
-"""What rows with a counterfactual are marked with in a table."""
+FOUND = tuple(code for code in StatusCode if code.found)
+"""The codes of rows with a counterfactual."""
 
 _TEXTS = {
-    Status.FOUND: "The model decides as asked on the row as returned.",
-    Status.CROSSES_GAP: "The model decides as asked on the row as returned, but the path to it crosses a gap in the "
-    "data, where there is nobody; try fewer constraints or a lower confidence to find one that is nearer.",
-    Status.ALREADY: "The model already decides as asked, so the row is returned unchanged; "
+    StatusCode.FOUND: "The model decides as asked on the row as returned.",
+    StatusCode.CROSSES_GAP: "The model decides as asked on the row as returned, but the path to it crosses a gap in "
+    "the data, where there is nobody; try fewer constraints or a lower confidence to find one that is nearer.",
+    StatusCode.ALREADY: "The model already decides as asked, so the row is returned unchanged; "
     "ask for another class or a higher confidence to see a change.",
-    Status.NOT_FOUND: "All steps were taken and the best point reached is returned; "
+    StatusCode.NOT_FOUND: "All steps were taken and the best point reached is returned; "
     "try more steps, a lower confidence or another method.",
-    Status.OUT_OF_TIME: "The time ran out and the best point reached is returned; "
+    StatusCode.OUT_OF_TIME: "The time ran out and the best point reached is returned; "
     "try a longer time limit, fewer rows or a faster method.",
-    Status.UNKNOWN_CATEGORY: "The row has a category that was never seen in training, so it is returned unchanged; "
+    StatusCode.UNKNOWN_CATEGORY: "The row has a category that was never seen in training, so it is returned unchanged; "
     "correct the value, or fit again with rows that have it.",
-    Status.NO_OTHER_PLAN: "No further plan that differs from the ones before was found, so the row is returned "
+    StatusCode.NO_OTHER_PLAN: "No further plan that differs from the ones before was found, so the row is returned "
     "unchanged; ask for fewer plans, or try a lower confidence, more steps or fewer constraints.",
 }
 
-LED = (
-    "The local search got stuck; this path leads straight through the latent space to the nearest place that the model "
-    "accepts, decoded from a training row."
-)
-"""The reason of a row that was found only by being led."""
+
+class Cause(StrEnum):
+    """Why a row has no counterfactual, where its code alone does not say."""
+
+    NONE = ""
+    STEPS = "steps"
+    """No point within the allowed steps was valid."""
+    FLAT = "flat"
+    """The search came to a point where the model is flat."""
+    NOT_FINITE = "not_finite"
+    """The search ran into numbers that are not finite."""
+    NO_TRAINING_ROW = "no_training_row"
+    """No training row within the feasible set is valid."""
+    EDGE = "edge"
+    """The counterfactual stood on an edge of the model: the row in original units is decided otherwise."""
+    TIME = "time"
+    """There was no time to look for a further plan."""
+    INVALID = "invalid"
+    """The method returned a row that the validator refused; the detail says why."""
+
+
+@dataclass(frozen=True)
+class BindingConstraint:
+    """A constraint that stands in the way of a counterfactual.
+
+    Attributes:
+        kind: "immutable", "lock", "up", "down", "range" or "max_changes".
+        feature: The feature; for "max_changes" how many features may change.
+        reach: The highest probability of the target with a value that the constraint forbids, all else as it is.
+    """
+
+    kind: str
+    feature: str
+    reach: float
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.feature}"
+
+    def to_json(self) -> dict[str, Any]:
+        """As a value of JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "BindingConstraint":
+        """The constraint that `to_json` made a value of."""
+        return cls(str(value["kind"]), str(value["feature"]), float(value["reach"]))
+
+
+@dataclass(frozen=True)
+class Status:
+    """What became of a row.
+
+    Attributes:
+        code: What became of it.
+        cause: Why there is no counterfactual.
+        fallback: Whether the counterfactual was found by the fallback, because the search itself got stuck.
+        binding: The constraints that stand in the way of a counterfactual, the one that costs most first.
+        imputed: The columns that were missing and filled in.
+        detail: What is particular to this row: for instance the category that is not known.
+    """
+
+    code: StatusCode
+    cause: Cause = Cause.NONE
+    fallback: bool = False
+    binding: tuple[BindingConstraint, ...] = ()
+    imputed: tuple[str, ...] = ()
+    detail: str = ""

@@ -15,9 +15,10 @@ from torch import Tensor
 
 from counterpath.data.encoding import Encoder
 from counterpath.data.schema import Schema
+from counterpath.data.status import Cause, Status, StatusCode
 from counterpath.data.tables import alike
 from counterpath.explainer.solve import Found, Group, Request
-from counterpath.explanation import Explanation, Status, path_columns, plan_index
+from counterpath.explanation import Explanation, path_columns, plan_index, wording
 from counterpath.explanation.milestones import END, MILESTONES, only_milestones
 from counterpath.explanation.provenance import made_since
 from counterpath.explanation.wording import amounts
@@ -139,16 +140,12 @@ def _empty(schema: Schema, factuals: pd.DataFrame) -> pd.DataFrame:
 
 
 _LANDSCAPE = 1500
-_ON_THE_GRID = (
-    "The model decides otherwise for this row than for one that differs in the eighth digit of a feature, which was "
-    "the counterfactual: it stands on an edge of the model. Ask for a higher confidence."
-)
 
 
 def assemble(
     learned: Learned,
     factuals: pd.DataFrame,
-    imputed: Sequence[str],
+    imputed: Sequence[Sequence[str]],
     unknown: Sequence[str],
     found: Iterable[Found],
     request: Request,
@@ -177,16 +174,11 @@ def assemble(
     count = len(factuals)
     # The variable of a loop would hold the paths of one group while the next one is searched for.
     kept = list(starmap(partial(_kept, learned, factuals, request.paths), found))
-    told = pd.DataFrame(
-        {
-            "status": _skipped(plans) * len(unknown),
-            "reason": [reason for why in unknown for reason in _skipped_reasons(why, plans)],
-            "imputed": np.repeat(np.array(imputed, dtype=object), plans),
-            "binding": "",
-        },
-        index=index,
-        dtype=object,
-    )
+    status = [
+        Status(StatusCode.UNKNOWN_CATEGORY if plan == 0 else StatusCode.NO_OTHER_PLAN, detail=why if plan == 0 else "")
+        for why in unknown
+        for plan in range(plans)
+    ]
     outcome = {
         "class_before": np.full(count, None, dtype=object),
         "probability_before": np.full(count, np.nan),
@@ -198,9 +190,8 @@ def assemble(
     returned = [_as_returned(learned, group, counterfactuals) for group, _ in kept]
     for group, after in returned:
         place = group.place.cpu().numpy()
-        told.iloc[place, 0] = [status.value for status in group.status]
-        told.iloc[place, 1] = list(group.reason)
-        told.iloc[place, 3] = list(group.binding)
+        for where, its_status in zip(place.tolist(), group.status, strict=True):
+            status[where] = its_status
         outcome["class_before"][place] = [classes[i] for i in group.before.argmax(-1).tolist()]
         outcome["class_after"][place] = [classes[i] for i in after.argmax(-1).tolist()]
         outcome["probability_before"][place] = group.wanted.probability(group.before).cpu().numpy()
@@ -209,7 +200,7 @@ def assemble(
     return Explanation(
         factuals=factuals,
         counterfactuals=counterfactuals,
-        status=told,
+        status=_status_table(status, imputed, outcome["probability_after"], request, index),
         outcome=pd.DataFrame({name: pd.Series(given, index, given.dtype) for name, given in outcome.items()}),
         changed=pd.DataFrame(changed, index=index, columns=list(learned.encoder.schema.names)),
         paths=join_tables([table for _, table in kept], learned.encoder.schema, factuals, outcome["probability_after"]),
@@ -231,13 +222,25 @@ def _kept(
     return group, table_of(learned, group, paths, factuals, keep)
 
 
-def _skipped(plans: int) -> list[str]:
-    """What becomes of a row with an unknown category."""
-    return [Status.UNKNOWN_CATEGORY.value, *[Status.NO_OTHER_PLAN.value] * (plans - 1)]
-
-
-def _skipped_reasons(why: str, plans: int) -> list[str]:
-    return [f"{Status.UNKNOWN_CATEGORY.text} {why}".strip(), *[Status.NO_OTHER_PLAN.text] * (plans - 1)]
+def _status_table(
+    status: Sequence[Status],
+    imputed: Sequence[Sequence[str]],
+    after: NDArray[np.float64],
+    request: Request,
+    index: pd.Index,
+) -> pd.DataFrame:
+    """One line a row and plan, with the reason as a sentence."""
+    reasons = [wording.reason(one, p, request.confidence) for one, p in zip(status, after.tolist(), strict=True)]
+    columns = {
+        "status": [one.code.value for one in status],
+        "reason": reasons,
+        "fallback": [one.fallback for one in status],
+        "binding": [[constraint.to_json() for constraint in one.binding] for one in status],
+        "imputed": [list(imputed[place // request.plans]) for place in range(len(status))],
+    }
+    return pd.DataFrame(
+        {name: pd.Series(values, index, bool if name == "fallback" else object) for name, values in columns.items()}
+    )
 
 
 def _as_returned(learned: Learned, group: Group, counterfactuals: pd.DataFrame) -> tuple[Group, Tensor]:
@@ -247,11 +250,11 @@ def _as_returned(learned: Learned, group: Group, counterfactuals: pd.DataFrame) 
     """
     rows = counterfactuals.iloc[group.place.cpu().numpy()]
     after = torch.where(group.moved[:, None], learned.subject.about(rows, group.counterfactual), group.before)
-    status, reason = list(group.status), list(group.reason)
+    status = list(group.status)
     for place in (~group.wanted.met(after)).nonzero()[:, 0].tolist():
-        if status[place].found:
-            status[place], reason[place] = Status.NOT_FOUND, _ON_THE_GRID
-    return replace(group, status=tuple(status), reason=tuple(reason)), after
+        if status[place].code.found:
+            status[place] = Status(StatusCode.NOT_FOUND, Cause.EDGE)
+    return replace(group, status=tuple(status)), after
 
 
 def _counterfactuals(encoder: Encoder, factuals: pd.DataFrame, groups: Sequence[Group]) -> pd.DataFrame:

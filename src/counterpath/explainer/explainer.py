@@ -47,8 +47,8 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         epochs: Passes over the table when it is trained, or "auto".
         numeric_output: How it decodes numbers: "sigmoid" stays within the training range, "linear" does not.
         class_weight: None, "balanced" or a mapping, for the classifier that is trained when no model is given.
-        representation_layer: Name of the layer of a torch model that `rsgd-c` and `ambient` take as its representation; by
-            default the input of the last linear layer.
+        representation_layer: Name of the layer of a torch model that `rsgd-c` and `ambient` take as its
+            representation; by default the input of the last linear layer.
         missing: "error" refuses missing values, "impute" fills them in and says so for every row.
         max_steps: The most steps of a search.
         step_size: Length of a step in the latent space.
@@ -59,9 +59,9 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         refine: Let a `geodesic` end as close to the person as it can, and relax its path.
         allow_copies: Whether a counterfactual may be equal to a training row; False for privacy.
         tf32: Round the factors of products to TF32 while searching on a GPU; what is returned is judged exactly.
-        ambient_metric: What `geodesic` measures steps by: "data", rows as they are, or "classifier", rows as it represents
-            them.
-        uncertainty_cost: Whether `geodesic` prices steps by the uncertainty where they are made, or by their length alone.
+        ambient_metric: What `geodesic` measures steps by: "data", rows as they are, or "classifier", rows as the
+            classifier represents them.
+        uncertainty_cost: Whether `geodesic` lets steps cost more where the generative model is uncertain.
         fidelity: How much staying close to the person weighs in the search.
         seed: Of all randomness.
         device: "auto", "cpu", "cuda" or "cuda:N".
@@ -201,8 +201,8 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
             confidence: What the model's probability of the wanted outcome must reach, on the row as it is returned.
             method: How to search; by default the explainer's own.
             time_limit: How long to search at most. Rows that are not done by then have a status that says so.
-            should_stop: Asked between steps whether to give up, for instance because nobody waits any more; then rows that are
-                not done have the same status.
+            should_stop: Called between steps: whether to give up, for instance because nobody waits any more. Rows that
+                are not done then have the same status.
             paths: How much of every path to keep: "all" of it, only its "milestones", which tell it in a few steps, or
                 nothing but its "end". All else is the same, and the result of many rows is smaller.
             lock: Features that must not change, beside the schema's immutable ones.

@@ -9,11 +9,10 @@ from torch import Tensor
 
 from counterpath.data import constraints
 from counterpath.data.constraints import Constraints
-from counterpath.data.status import LED
-from counterpath.explanation import Status, wording
+from counterpath.data.status import BindingConstraint, Cause, Status, StatusCode
 from counterpath.explanation.milestones import ALL, check_keep
 from counterpath.fitting.fitted import Learned
-from counterpath.search.conflicts import Obstacle, obstacles
+from counterpath.search.conflicts import obstacles
 from counterpath.search.diverse import Plans, one_plan, several_plans
 from counterpath.search.feasible import Scope
 from counterpath.search.method import METHODS
@@ -28,21 +27,10 @@ OTHER = "other"
 NEAREST = "nearest"
 COPYING = (NEAREST, "face")
 """The methods whose counterfactuals are training rows."""
-_BEST = "The best point on the way is returned. Try a lower confidence, more steps or another method."
-_NOT_FOUND = {
-    StopReason.ALL_STEPS_TAKEN: f"No point within the allowed steps has the asked confidence. {_BEST}",
-    StopReason.NO_WAY_DOWN: f"The search came to a place where the model is flat. {_BEST}",
-    StopReason.NOT_FINITE: f"The search ran into numbers that are not finite. {_BEST}",
-}
-_NO_TIME = "The time was up before a further plan was found, so the row is returned unchanged; allow more time."
-_OBSTACLES = 3
-_IN_THE_WAY = {
-    "immutable": "{} is immutable",
-    "lock": "{} is locked",
-    "up": "{} may only go up",
-    "down": "{} may only go down",
-    "range": "{} must stay within its range",
-    "max_changes": "at most {} features may change",
+_CAUSES = {
+    StopReason.ALL_STEPS_TAKEN: Cause.STEPS,
+    StopReason.NO_WAY_DOWN: Cause.FLAT,
+    StopReason.NOT_FINITE: Cause.NOT_FINITE,
 }
 
 
@@ -74,7 +62,7 @@ class Request:
         constraints.count("plans", self.plans)
         if not self.walk.allow_copies and self.method in COPYING:
             raise InputError(
-                f"method {self.method!r} returns training rows, and allow_copies=False forbids it: try method='geodesic'"
+                f"method {self.method!r} returns training rows, which allow_copies=False forbids: try method='geodesic'"
             )
         self.wanted(0)
 
@@ -96,9 +84,7 @@ class Group:
         before: What the model answers for them.
         counterfactual: The rows to return, encoded: where their paths end.
         steps: How many steps each path has.
-        status: What came of each.
-        reason: The same in words.
-        binding: Which constraints stand in the way of those without a counterfactual.
+        status: What became of each.
     """
 
     wanted: Wanted
@@ -108,8 +94,6 @@ class Group:
     counterfactual: Tensor
     steps: Tensor
     status: tuple[Status, ...]
-    reason: tuple[str, ...]
-    binding: tuple[str, ...]
 
     @property
     def moved(self) -> Tensor:
@@ -159,8 +143,8 @@ def _unsearched(
 ) -> Found:
     paths = learned.quest(request.walk).stay(_repeated(scope, request.plans), wanted)
     exists = torch.arange(len(paths.reason), device=place.device) % request.plans == 0
-    told = [_Told(Status.ALREADY, Status.ALREADY.text)] * len(exists)
-    return _group(Plans(paths, exists, torch.zeros_like(exists)), told, scope, before, place, wanted, request)
+    status = [Status(StatusCode.ALREADY)] * len(exists)
+    return _group(Plans(paths, exists, torch.zeros_like(exists)), status, scope, before, place, wanted, request)
 
 
 def _searched(learned: Learned, scope: Scope, before: Tensor, place: Tensor, wanted: Wanted, request: Request) -> Found:
@@ -184,12 +168,12 @@ def _searched(learned: Learned, scope: Scope, before: Tensor, place: Tensor, wan
     wide = _repeated(scope, request.plans).at(short)
     ways = obstacles(wide, paths.x[paths.last[short]], probability, request.constraints) if len(short) else []
     in_the_way = dict(zip(short.tolist(), ways, strict=True))
-    return _group(plans, _told(paths, request, in_the_way), scope, before, place, wanted, request)
+    return _group(plans, _statuses(paths, request, in_the_way), scope, before, place, wanted, request)
 
 
 def _group(
     plans: Plans,
-    told: Sequence["_Told"],
+    status: Sequence[Status],
     scope: Scope,
     before: Tensor,
     place: Tensor,
@@ -199,7 +183,7 @@ def _group(
     """One row for each person and plan."""
     count = request.plans
     numbers = torch.arange(count, device=place.device)
-    given = zip(told, plans.exists.tolist(), plans.cut.tolist(), strict=True)
+    given = zip(status, plans.exists.tolist(), plans.cut.tolist(), strict=True)
     whole = [what if there else _MISSING[cut] for what, there, cut in given]
     group = Group(
         wanted,
@@ -208,9 +192,7 @@ def _group(
         before.repeat_interleave(count, dim=0),
         plans.paths.x[plans.paths.last],
         torch.bincount(plans.paths.row, minlength=len(whole)) - 1,
-        tuple(what.status for what in whole),
-        tuple(what.reason for what in whole),
-        tuple(what.binding for what in whole),
+        tuple(whole),
     )
     return group, plans.paths
 
@@ -219,58 +201,24 @@ def _repeated(scope: Scope, count: int) -> Scope:
     return scope.at(torch.arange(len(scope), device=scope.factual.device).repeat_interleave(count))
 
 
-@dataclass(frozen=True)
-class _Told:
-    status: Status
-    reason: str
-    binding: str = ""
+_MISSING = {cut: Status(StatusCode.NO_OTHER_PLAN, Cause.TIME if cut else Cause.NONE) for cut in (False, True)}
+"""The status of a plan that is not there, by whether the time was up."""
 
 
-_MISSING = {cut: _Told(Status.NO_OTHER_PLAN, _NO_TIME if cut else Status.NO_OTHER_PLAN.text) for cut in (False, True)}
-"""What is said of a plan that is not there, by whether the time was up."""
-
-
-def _told(paths: Paths, request: Request, obstacles: Mapping[int, Sequence[Obstacle]]) -> list[_Told]:
-    """What came of every row, and why, in a sentence."""
-    best, reasons = paths.probability[paths.last].tolist(), [StopReason(code) for code in paths.reason.tolist()]
-    found = {
-        (led, gap): _Told(status, LED if led else status.text)
-        for led in (False, True)
-        for gap, status in ((False, Status.FOUND), (True, Status.CROSSES_GAP))
-    }
+def _statuses(paths: Paths, request: Request, binding: Mapping[int, Sequence[BindingConstraint]]) -> list[Status]:
+    """What became of every row."""
+    reasons = [StopReason(code) for code in paths.reason.tolist()]
     whys = enumerate(zip(reasons, paths.led.tolist(), paths.gap.tolist(), strict=True))
     return [
-        found[led, gap]
+        Status(StatusCode.CROSSES_GAP if gap else StatusCode.FOUND, fallback=led)
         if reason is StopReason.CONFIDENCE_REACHED
-        else _told_short(reason, best[row], request, obstacles.get(row, ()))
+        else _not_found(reason, request, binding.get(row, ()))
         for row, (reason, led, gap) in whys
     ]
 
 
-def _told_short(reason: StopReason, best: float, request: Request, obstacles: Sequence[Obstacle]) -> _Told:
-    """The same for a row whose best point, with this probability of the wanted outcome, is not good enough."""
+def _not_found(reason: StopReason, request: Request, binding: Sequence[BindingConstraint]) -> Status:
     if reason is StopReason.OUT_OF_TIME:
-        return _Told(Status.OUT_OF_TIME, Status.OUT_OF_TIME.text)
-    why = "No training row within what may change has the wanted outcome with the asked confidence."
-    why = why if request.method == NEAREST else _NOT_FOUND[reason]
-    if obstacles:
-        other = f"{wording.probability(best)}, but another class is more probable there"
-        score = wording.shortfall(best, request.confidence) if best < request.confidence else other
-        why = (
-            why if request.method == NEAREST else f"Within what may change the search came to a probability of {score}."
-        )
-        why = f"{why} {_blocked(obstacles)}"
-    return _Told(Status.NOT_FOUND, why, "; ".join(str(obstacle) for obstacle in obstacles))
-
-
-def _blocked(group: Sequence[Obstacle]) -> str:
-    """What binds, as a sentence."""
-    words = [f"{_obstacle(one)} (else {wording.probability(one.reach)})" for one in group[:_OBSTACLES]]
-    rest = len(group) - len(words)
-    return f"In the way: {'; '.join(words)}{f'; and {rest} more' if rest else ''}."
-
-
-def _obstacle(obstacle: Obstacle) -> str:
-    if obstacle.kind == "max_changes" and obstacle.name == "1":
-        return "only one feature may change"
-    return _IN_THE_WAY[obstacle.kind].format(obstacle.name)
+        return Status(StatusCode.OUT_OF_TIME)
+    cause = Cause.NO_TRAINING_ROW if request.method == NEAREST else _CAUSES[reason]
+    return Status(StatusCode.NOT_FOUND, cause, binding=tuple(binding))

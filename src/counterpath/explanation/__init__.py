@@ -3,8 +3,8 @@
 It holds data only, no models and no tensors, so an explanation that went through a file is as good as a new one.
 """
 
-from counterpath.data.status import Status
+from counterpath.data.status import StatusCode
 from counterpath.explanation.result import Explanation
 from counterpath.explanation.tables import path_columns, plan_index
 
-__all__ = ["Explanation", "Status", "path_columns", "plan_index"]
+__all__ = ["Explanation", "StatusCode", "path_columns", "plan_index"]

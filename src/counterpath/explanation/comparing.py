@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from counterpath.data.status import LED, Status
+from counterpath.data.status import StatusCode
 from counterpath.utils.errors import InputError
 
 MEANS = ("l0", "l1", "l2_sq", "ld_sq", "copy", "violation", "ynn", "confidence", "steps")
@@ -37,7 +37,7 @@ def comparison_table(
     """
     _check_rows(results)
     took = seconds or {name: float(result.made.get("seconds", np.nan)) for name, result in results.items()}
-    found = {name: _having(result, *(kind for kind in Status if kind.found)) for name, result in results.items()}
+    found = {name: _having(result, *(kind for kind in StatusCode if kind.found)) for name, result in results.items()}
     shared = np.logical_and.reduce(list(found.values()))
     rows = [
         _row(result, found[name], shared if common else found[name]) | {"seconds": took[name]}
@@ -69,9 +69,9 @@ def _check_rows(results: Mapping[str, Any]) -> None:
 
 
 def _row(result: Any, found: np.ndarray, over: np.ndarray) -> dict[str, Any]:
-    searched = int(_having(result, *(status for status in Status if status.searched)).sum())
-    gaps = _having(result, Status.CROSSES_GAP)
-    led = (result.status["reason"] == LED).to_numpy()
+    searched = int(_having(result, *(status for status in StatusCode if status.searched)).sum())
+    gaps = _having(result, StatusCode.CROSSES_GAP)
+    led = result.status["fallback"].to_numpy(bool)
     means = result.measures().reindex(columns=list(MEANS)).astype(float)[over].mean()
     return {
         "n": int(over.sum()),
@@ -82,6 +82,6 @@ def _row(result: Any, found: np.ndarray, over: np.ndarray) -> dict[str, Any]:
     }
 
 
-def _having(result: Any, *wanted: Status) -> np.ndarray:
+def _having(result: Any, *wanted: StatusCode) -> np.ndarray:
     marked: np.ndarray = result.status["status"].isin(wanted).to_numpy()
     return marked

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from counterpath.explanation import wording
 from counterpath.explanation.tables import FILE, OUTCOME, PLAN, TOLD, beside
 from counterpath.utils.errors import InputError
 from counterpath.utils.files import atomic
@@ -121,6 +122,8 @@ def _write_object(value: Any) -> Any:
         return {"float": str(plain)}
     if plain is None or isinstance(plain, _SCALARS):
         return plain
+    if isinstance(plain, list):  # binding constraints and imputed columns, which are JSON already
+        return plain
     raise InputError(f"the value {value!r} has no form in JSON; expected text, a number, a boolean or None")
 
 
@@ -139,8 +142,8 @@ _READERS: dict[str, Callable[[Any], Any]] = {
 
 
 FORMAT = "counterpath-explanation"
-VERSION = 2
-"""2: the status says what is binding, and an index may have several levels. A reader of 1 alone refuses it."""
+VERSION = 3
+"""3: a status is structured. Nothing older was ever released, so nothing older is read."""
 
 
 def dumps(frames: Mapping[str, pd.DataFrame], rest: Mapping[str, Any]) -> str:
@@ -160,17 +163,17 @@ def loads(source: str | Path) -> tuple[dict[str, pd.DataFrame], dict[str, Any]]:
     if not isinstance(value, dict) or value.get("format") != FORMAT:
         raise InputError(f"{name} is JSON, but no explanation; expected what Explanation.to_json writes")
     version = value.get("version")
-    if type(version) is not int or version < 1:
-        raise InputError(f"{name} has version {version!r}; expected a whole number from 1 to {VERSION}")
+    if type(version) is not int or version < VERSION:
+        raise InputError(f"{name} has version {version!r}, and this Counterpath reads {VERSION}: write it again")
     if version > VERSION:
         raise InputError(
-            f"{name} has version {version}, and this Counterpath reads up to {VERSION}: a newer one wrote it; "
+            f"{name} has version {version}, and this Counterpath reads {VERSION}: a newer one wrote it; "
             "upgrade to read it"
         )
     if not isinstance(value.get("frames"), dict):
         raise InputError(f"{name} is a damaged explanation: it has no tables; write it again")
     frames = {key: frame_from_json(table) for key, table in value["frames"].items()}
-    return _upgraded(frames, version), value
+    return frames, value
 
 
 def flat(
@@ -194,6 +197,8 @@ def write_csv(table: pd.DataFrame, path: Path) -> Path:
 
 def stream_csv(table: pd.DataFrame, stream: TextIO) -> None:
     """Write a table with its index, which is called `row` if it has no name of its own."""
+    if "binding" in table.columns:
+        table = table.assign(binding=table["binding"].map(wording.binding_text))
     table.to_csv(stream, index_label=index_labels(table), lineterminator="\n")
 
 
@@ -220,15 +225,6 @@ def write_parquet(table: pd.DataFrame, path: Path) -> Path:
         message = f"the explanation has no form in Parquet: {error}; try to_csv or to_json"
         raise InputError(message) from error
     return path
-
-
-def _upgraded(frames: dict[str, pd.DataFrame], version: int) -> dict[str, pd.DataFrame]:
-    """The tables of an older file with the columns that have come since."""
-    if version > 1 or "status" not in frames:
-        return frames
-    status = frames["status"]
-    kind = status["reason"].dtype if "reason" in status else object
-    return frames | {"status": status.assign(binding="").astype({"binding": kind})}
 
 
 def _read(source: str | Path) -> tuple[str, str]:

@@ -64,4 +64,4 @@ def _row(head: str, row: Row) -> str:
 
 
 def _obstacle(row: Row) -> str:
-    return f"<br>In the way: {html.escape(row.binding)}" if row.binding else ""
+    return f"<br>In the way: {html.escape(row.binding_text)}" if row.binding else ""

@@ -4,19 +4,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from counterpath.data.schema import Schema
-from counterpath.data.status import FOUND, Status
-from counterpath.explanation import io, notebook, summary, tables, wording
+from counterpath.data.status import FOUND, StatusCode
+from counterpath.explanation import io, summary, tables, wording
 from counterpath.explanation.milestones import MILESTONES, MOST, choose_points, keep_of, list_milestones, list_steps
-from counterpath.explanation.plots import figures
-from counterpath.explanation.report import build, page
+from counterpath.explanation.summary import By
 from counterpath.explanation.tables import (
     BY_ROW,
     FRAMES,
@@ -37,14 +35,46 @@ from counterpath.explanation.wording import Person, gather
 from counterpath.utils.errors import InputError
 from counterpath.utils.files import write_text
 
-T = TypeVar("T", bound="Tables")
+if TYPE_CHECKING:  # what is imported only to draw is imported where something is drawn
+    from matplotlib.figure import Figure
+
+MOST_PAGES = 200
+"""How many people have a page of their own in a report unless more are asked for: a booklet, not a phone book."""
+_ROWS_IN_A_TERMINAL = 10  # as many lines as stay in sight above the prompt
+_ROWS_IN_A_NOTEBOOK = 20  # a notebook scrolls
 
 
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)
-class Tables:
-    """The part of an explanation that knows of rows and plans, and not of words, figures and files.
+class Explanation:
+    """Counterfactuals for some rows, how they were reached, and what they cost.
 
-    See `Explanation` for the attributes.
+    If several plans were asked for, each table has one row for each person and plan: a person's rows are together, the
+    cheapest plan first, and the index has the number of the plan as its last level, `plan`. A person for whom there are
+    fewer plans has the status `NO_OTHER_PLAN` in the rows that are left over.
+
+    Attributes:
+        factuals: The rows as asked: original columns, dtypes and index.
+        counterfactuals: The rows as returned, in the same shape.
+        status: For each row `status` (a value of `StatusCode`), `reason` (a sentence), `imputed` (the columns that were
+            filled in, separated by commas) and `binding` (which constraints stand in the way of a counterfactual; empty
+            where there is one, or nothing is known).
+        outcome: For each row `class_before`, `probability_before`, `class_after` and `probability_after`: what the real
+            model predicts for the row as asked and as returned, and how probable it finds the *wanted* outcome. Nothing
+            is predicted for a row with an unknown category.
+        changed: For each row and feature, whether it changed.
+        paths: Every step of every path: `row` (position in the tables above), `step`, the features, `probability` (of
+            the wanted outcome), `uncertainty`, `length` so far, `map_x` and `map_y`; its columns are `path_columns`.
+            Only those steps that are milestones, or none, if no more was to be kept: see `paths`.
+        schema: What the features are.
+        request: What was asked for: `method`, `target_class` (`"other"` for any but the present one), `confidence`,
+            `plans` if there are several, `paths` if not all points of paths were kept, and whatever else, all of it
+            fit for JSON.
+        landscape: The background of the map: `map_x`, `map_y`, `predicted` (a class) and, if known, `volume`.
+        note: What the map shows of the latent space.
+        compute_measures: The measures, one row a row above, or a function that computes them when they are needed.
+        diagnostics: What to know about the models behind it, in words.
+        quality: The same as numbers and findings, as `Diagnostics.told` has them; empty where they are not known.
+        made: When and with which versions it was made, and in how many seconds; empty where that is not known.
     """
 
     factuals: pd.DataFrame
@@ -84,7 +114,7 @@ class Tables:
     @property
     def valid(self) -> pd.Series:
         """For each row, whether the model decides as asked on the row as returned."""
-        return self.status["status"].isin([kind for kind in Status if kind.valid]).rename("valid")
+        return self.status["status"].isin([kind for kind in StatusCode if kind.valid]).rename("valid")
 
     def path(self, i: Any, plan: int | None = None) -> pd.DataFrame:
         """The path of one row: the first step is the row as asked, the last one exactly the row as returned.
@@ -104,7 +134,7 @@ class Tables:
         if len(steps):
             return steps
         row = f"{i!r}" if plan is None else f"{i!r}, plan {plan},"
-        if self.status["status"].iloc[position] in (Status.UNKNOWN_CATEGORY, Status.NO_OTHER_PLAN):
+        if self.status["status"].iloc[position] in (StatusCode.UNKNOWN_CATEGORY, StatusCode.NO_OTHER_PLAN):
             raise InputError(f"row {row} has no path: {self.status['reason'].iloc[position]}")
         raise InputError(f"the path of row {row} was not kept; call explain(…, paths='milestones'), or paths='all'")
 
@@ -112,14 +142,14 @@ class Tables:
         """The measures of each row by its index label; computed once, when they are first asked for."""
         return self._measures.copy()
 
-    def select(self: T, rows: Any) -> T:
+    def select(self, rows: Any) -> "Explanation":
         """The explanation of a few rows, by index label if no label is there twice, else by position.
 
         Where there are several plans, a label stands for all plans of the person, and the pair (label, plan) for one.
         """
         return self._take(self._positions(rows))
 
-    def plan(self: T, number: int) -> T:
+    def plan(self, number: int) -> "Explanation":
         """The explanation with only this plan of everybody, from 1, under their own labels.
 
         Its request says as `plan` which one it is, beside `plans`, how many were asked for.
@@ -164,7 +194,9 @@ class Tables:
             check_number(plan, self.request)
         return tables.position(self.factuals.index, row, plan, self.plans)
 
-    def _take(self: T, positions: list[int], index: pd.Index | None = None, request: dict[str, Any] | None = None) -> T:
+    def _take(
+        self, positions: list[int], index: pd.Index | None = None, request: dict[str, Any] | None = None
+    ) -> "Explanation":
         """The rows at some positions, under another index and as the answer to another request if given."""
         tables = {name: getattr(self, name).iloc[positions] for name in BY_ROW}
         return replace(
@@ -174,14 +206,6 @@ class Tables:
             request=self.request if request is None else request,
             compute_measures=lambda: self._measures.iloc[positions],
         )
-
-
-@dataclass(frozen=True, repr=False, eq=False, kw_only=True)
-class Told(Tables):
-    """The part of an explanation that knows of words, and not of figures and files.
-
-    See `Explanation` for the attributes.
-    """
 
     @cached_property
     def changes(self) -> pd.DataFrame:
@@ -219,7 +243,7 @@ class Told(Tables):
         """
         return list_milestones(self.path(i, plan), self.schema, self._amounts, most, chosen=self._chosen)
 
-    def summary(self, by: summary.By | None = None) -> pd.DataFrame:
+    def summary(self, by: By | None = None) -> pd.DataFrame:
         """Who gets a counterfactual, at what cost, and through which features.
 
         Args:
@@ -283,51 +307,15 @@ class Told(Tables):
             return ()
         return list_steps(path, self.schema, self._amounts, chosen=self._chosen)
 
-
-_ROWS_IN_A_TERMINAL = 10
-_ROWS_IN_A_NOTEBOOK = 20
-
-
-@dataclass(frozen=True, repr=False, eq=False, kw_only=True)
-class Explanation(Told):
-    """Counterfactuals for some rows, how they were reached, and what they cost.
-
-    If several plans were asked for, each table has one row for each person and plan: a person's rows are together, the
-    cheapest plan first, and the index has the number of the plan as its last level, `plan`. A person for whom there are
-    fewer plans has the status `NO_OTHER_PLAN` in the rows that are left over.
-
-    Attributes:
-        factuals: The rows as asked: original columns, dtypes and index.
-        counterfactuals: The rows as returned, in the same shape.
-        status: For each row `status` (a value of `Status`), `reason` (a sentence), `imputed` (the columns that were
-            filled in, separated by commas) and `binding` (which constraints stand in the way of a counterfactual; empty
-            where there is one, or nothing is known).
-        outcome: For each row `class_before`, `probability_before`, `class_after` and `probability_after`: what the real
-            model predicts for the row as asked and as returned, and how probable it finds the *wanted* outcome. Nothing
-            is predicted for a row with an unknown category.
-        changed: For each row and feature, whether it changed.
-        paths: Every step of every path: `row` (position in the tables above), `step`, the features, `probability` (of
-            the wanted outcome), `uncertainty`, `length` so far, `map_x` and `map_y`; its columns are `path_columns`.
-            Only those steps that are milestones, or none, if no more was to be kept: see `paths`.
-        schema: What the features are.
-        request: What was asked for: `method`, `target_class` (`"other"` for any but the present one), `confidence`,
-            `plans` if there are several, `paths` if not all points of paths were kept, and whatever else, all of it
-            fit for JSON.
-        landscape: The background of the map: `map_x`, `map_y`, `predicted` (a class) and, if known, `volume`.
-        note: What the map shows of the latent space.
-        compute_measures: The measures, one row a row above, or a function that computes them when they are needed.
-        diagnostics: What to know about the models behind it, in words.
-        quality: The same as numbers and findings, as `Diagnostics.told` has them; empty where they are not known.
-        made: When and with which versions it was made, and in how many seconds; empty where that is not known.
-    """
-
     def __repr__(self) -> str:
         return self.to_text()
 
     def _repr_html_(self) -> str:
+        from counterpath.explanation import notebook
+
         return notebook.render(self._headline, self._people(_ROWS_IN_A_NOTEBOOK // self.plans), self._count)
 
-    def plot_changes(self, path: str | Path | None = None) -> Figure:
+    def plot_changes(self, path: str | Path | None = None) -> "Figure":
         """Draw how often each feature changes in the rows that were found, by how much, and in which direction.
 
         Args:
@@ -337,9 +325,11 @@ class Explanation(Told):
         names = list(self.schema.names)
         old, new, changed = (frame[found][names] for frame in (self.factuals, self.counterfactuals, self.changed))
         unit = "row" if self.plans == 1 else "plan"
+        from counterpath.explanation.plots import figures
+
         return figures.draw_changes(old, new, changed, self._ranges, path=_maybe_path(path), unit=unit)
 
-    def plot_path(self, i: Any, path: str | Path | None = None, *, plan: int | None = None) -> Figure:
+    def plot_path(self, i: Any, path: str | Path | None = None, *, plan: int | None = None) -> "Figure":
         """Draw the path of one row: probability and uncertainty, and below them every feature that moves.
 
         Milestones between its ends are numbered as the steps that lead to them.
@@ -351,7 +341,7 @@ class Explanation(Told):
         """
         return self._draw_path(self.path(i, plan), self._position(i, plan), _maybe_path(path))
 
-    def plot_map(self, rows: Iterable[Any] | None = None, path: str | Path | None = None) -> Figure:
+    def plot_map(self, rows: Iterable[Any] | None = None, path: str | Path | None = None) -> "Figure":
         """Draw the latent map with the classes that the model predicts, and paths on it.
 
         Args:
@@ -359,8 +349,10 @@ class Explanation(Told):
             path: Where to save it as well, as PNG and SVG.
         """
         positions = range(len(self)) if rows is None else self._positions(rows)
-        there = np.flatnonzero(self.status["status"] != Status.NO_OTHER_PLAN)  # a plan that is not leads nowhere
+        there = np.flatnonzero(self.status["status"] != StatusCode.NO_OTHER_PLAN)  # a plan that is not leads nowhere
         drawn = self.paths[self.paths["row"].isin(positions) & self.paths["row"].isin(there)]
+        from counterpath.explanation.plots import figures
+
         return figures.draw_map(self.landscape, drawn[["row", "map_x", "map_y"]], self.note, _maybe_path(path))
 
     def to_json(self, path: str | Path | None = None) -> str:
@@ -430,9 +422,9 @@ class Explanation(Told):
         tables: Mapping[str, pd.DataFrame] | None = None,
         title: str = "Counterfactual explanations",
         *,
-        baselines: Mapping[str, Told] | None = None,
-        by: summary.By | Sequence[summary.By] = (),
-        pages: int = page.MOST_PAGES,
+        baselines: Mapping[str, "Explanation"] | None = None,
+        by: By | Sequence[By] = (),
+        pages: int = MOST_PAGES,
         about: Mapping[str, str] | None = None,
     ) -> Path:
         """Write one self-contained file for the screen and for paper, which needs no network and runs no script.
@@ -452,16 +444,20 @@ class Explanation(Told):
             pages: How many people have a page of their own; further ones are only listed.
             about: What else to say about how it was made, for instance `{"model": "credit-2026"}`.
         """
+        from counterpath.explanation.report import build
+
         given = build.Wanted(title, tables or {}, baselines or {}, by, pages, about or {})
         return build.gather(self, given).write(Path(path))
 
-    def _draw_path(self, steps: pd.DataFrame, position: int, path: Path | None = None) -> Figure:
+    def _draw_path(self, steps: pd.DataFrame, position: int, path: Path | None = None) -> "Figure":
         (row,) = self._tell([position])
         moves = path_features(steps, self.schema.names)
         stops = choose_points(moves, self.schema, self._amounts, chosen=self._chosen)[1:]
         plan = f", {row.number.lower()}" if self.plans > 1 else ""
         title = f"Row {row.label}{plan}: the model says {row.before}, and {row.after} at the end"
         asked = (wording.outcome(row.wanted), row.confidence)
+        from counterpath.explanation.plots import figures
+
         return figures.draw_path(steps[["step", *PATH_BACK]], moves, self._ranges, title, asked, path, stops)
 
 

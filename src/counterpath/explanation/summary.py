@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from counterpath.data.status import FOUND, Status
+from counterpath.data.status import FOUND, StatusCode
 from counterpath.explanation import wording
 from counterpath.explanation.tables import PLAN, people_numbers, plan_numbers
 from counterpath.utils.errors import InputError, choose
@@ -59,8 +59,8 @@ class Cases:
             else is over the found rows, so over all plans.
         """
         found = self.status.isin(FOUND).to_numpy()
-        reached = self._people((self.status == Status.FOUND).to_numpy())
-        explained = self._people(self.status.isin([kind for kind in Status if kind.searched]).to_numpy())
+        reached = self._people((self.status == StatusCode.FOUND).to_numpy())
+        explained = self._people(self.status.isin([kind for kind in StatusCode if kind.searched]).to_numpy())
         means = self.costs.reindex(columns=list(COSTS)).astype(float)[found].mean()
         values = {
             "n": self._people(np.ones(len(found), dtype=bool)),

@@ -9,15 +9,15 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api.types import is_integer_dtype
 
-from counterpath.data.status import Status
+from counterpath.data.status import StatusCode
 from counterpath.utils.errors import InputError
 
-STATUS = ("status", "reason", "imputed", "binding")
+STATUS = ("status", "reason", "fallback", "binding", "imputed")
 OUTCOME = ("class_before", "probability_before", "class_after", "probability_after")
 PATH_FRONT = ("row", "step")
 PATH_BACK = ("probability", "uncertainty", "length", "map_x", "map_y")
 LANDSCAPE = ("map_x", "map_y", "predicted")
-TOLD = ("status", "reason", "binding")
+TOLD = ("status", "reason", "fallback", "binding")
 FILE = (*TOLD, *OUTCOME)
 BY_ROW = ("factuals", "counterfactuals", "status", "outcome", "changed")
 FRAMES = (*BY_ROW, "paths", "landscape")
@@ -326,7 +326,7 @@ def _scalar(value: Any) -> Any:
 
 
 def _check_statuses(status: pd.Series) -> None:
-    known = [str(kind) for kind in Status]
+    known = [str(kind) for kind in StatusCode]
     unknown = status[~status.isin(known)]
     if len(unknown):
         given, label = unknown.iloc[0], unknown.index.tolist()[0]
@@ -334,13 +334,13 @@ def _check_statuses(status: pd.Series) -> None:
 
 
 def _check_binding(status: pd.DataFrame) -> None:
-    """What stands in the way of a counterfactual is text, and there is none where there is a counterfactual."""
-    valid = status["status"].isin([kind for kind in Status if kind.valid])
+    """Binding constraints are a list, and there are none where there is a counterfactual."""
+    valid = status["status"].isin([kind for kind in StatusCode if kind.valid])
     for label, binding, done in zip(status.index.tolist(), status["binding"], valid, strict=True):
-        if not isinstance(binding, str):
-            raise InputError(f"row {label!r} has the binding {binding!r}; expected text, empty if nothing is known")
+        if not isinstance(binding, list):
+            raise InputError(f"row {label!r} has the binding {binding!r}; expected a list, empty if nothing is known")
         if binding and done:
-            raise InputError(f"row {label!r} has the binding {binding!r}, but a counterfactual; expected an empty text")
+            raise InputError(f"row {label!r} has the binding {binding!r}, but a counterfactual; expected an empty list")
 
 
 def _check_rows(rows: pd.Series, count: int) -> None:

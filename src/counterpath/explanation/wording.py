@@ -12,7 +12,7 @@ import pandas as pd
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from counterpath.data.schema import Schema
-from counterpath.data.status import FOUND, Status
+from counterpath.data.status import FOUND, BindingConstraint, Cause, Status, StatusCode
 from counterpath.explanation.tables import PLAN, PLANS, own_labels, plan_numbers, plans_held
 
 OTHER = "other"
@@ -21,6 +21,68 @@ OTHER = "other"
 DIGITS = 4
 _MOST_DIGITS = 17
 _CHANGES_IN_A_LINE = 6
+_MOST_BINDING = 3  # constraints that a sentence names; more are counted
+
+_FALLBACK = (
+    "The local search got stuck; this path leads straight through the latent space to the nearest point that the model "
+    "accepts, decoded from a training row."
+)
+_BEST = "The best point on the way is returned. Try a lower confidence, more steps or another method."
+_CAUSES = {
+    Cause.STEPS: f"No point within the allowed steps has the asked confidence. {_BEST}",
+    Cause.FLAT: f"The search came to a point where the model is flat. {_BEST}",
+    Cause.NOT_FINITE: f"The search ran into numbers that are not finite. {_BEST}",
+    Cause.NO_TRAINING_ROW: "No training row within what may change has the target class with the asked confidence.",
+    Cause.EDGE: "The model decides otherwise for this row than for one that differs in the eighth digit of a feature, "
+    "which was the counterfactual: it stands on an edge of the model. Ask for a higher confidence.",
+    Cause.TIME: "The time was up before a further plan was found, so the row is returned unchanged; allow more time.",
+    Cause.INVALID: "The method returned a row that cannot be a counterfactual.",
+}
+_BINDING = {
+    "immutable": "{} is immutable",
+    "lock": "{} is locked",
+    "up": "{} may only go up",
+    "down": "{} may only go down",
+    "range": "{} must stay within its range",
+    "max_changes": "at most {} features may change",
+}
+
+
+def reason(status: Status, probability_after: float, confidence: float) -> str:
+    """One sentence or two about what became of a row, and what to try.
+
+    Args:
+        status: What became of it.
+        probability_after: The probability of the target for the row as returned.
+        confidence: The probability that was asked for.
+    """
+    if status.code.found:
+        return _FALLBACK if status.fallback else status.code.text
+    if status.binding:
+        blocked = _blocked(status.binding)
+        if status.cause is Cause.NO_TRAINING_ROW:
+            return f"{_CAUSES[status.cause]} {blocked}"
+        other = f"{probability(probability_after)}, but another class is more probable there"
+        score = shortfall(probability_after, confidence) if probability_after < confidence else other
+        return f"Within what may change the search came to a probability of {score}. {blocked}"
+    return f"{_CAUSES.get(status.cause, status.code.text)} {status.detail}".strip()
+
+
+def binding_text(constraints: Sequence[Mapping[str, Any]]) -> str:
+    """Binding constraints of a status in short, for a cell of a table."""
+    return "; ".join(str(BindingConstraint.from_json(constraint)) for constraint in constraints)
+
+
+def _blocked(constraints: Sequence[BindingConstraint]) -> str:
+    words = [f"{_constraint(one)} (else {probability(one.reach)})" for one in constraints[:_MOST_BINDING]]
+    rest = len(constraints) - len(words)
+    return f"In the way: {'; '.join(words)}{f'; and {rest} more' if rest else ''}."
+
+
+def _constraint(constraint: BindingConstraint) -> str:
+    if constraint.kind == "max_changes" and constraint.feature == "1":
+        return "only one feature may change"
+    return _BINDING[constraint.kind].format(constraint.feature)
 
 
 @dataclass(frozen=True)
@@ -84,7 +146,7 @@ class Row:
     """
 
     label: str
-    status: Status
+    status: StatusCode
     reason: str
     before: str
     after: str
@@ -93,7 +155,7 @@ class Row:
     changes: tuple[Change, ...]
     wanted: str
     confidence: float
-    binding: str = ""
+    binding: tuple[BindingConstraint, ...] = ()
     plan: int = 1
     plans: int = 1
     steps: tuple[Step, ...] = ()
@@ -116,10 +178,10 @@ class Row:
     @property
     def brief(self) -> str:
         """What became of the row, for people in a hurry."""
-        obstacle = [f"in the way: {self.binding}"] if self.binding else []
-        if self.status is Status.UNKNOWN_CATEGORY:
+        obstacle = [f"in the way: {self.binding_text}"] if self.binding else []
+        if self.status is StatusCode.UNKNOWN_CATEGORY:
             return f"{self.status} | {self.reason}"
-        if self.status is Status.NO_OTHER_PLAN:
+        if self.status is StatusCode.NO_OTHER_PLAN:
             return " | ".join([str(self.status), *obstacle])
         head = f"{self.status} p {probability(self.p_before)} → {probability(self.p_after)}"
         shown = [change.arrow for change in self.changes[:_CHANGES_IN_A_LINE]]
@@ -136,7 +198,7 @@ class Row:
     @property
     def now(self) -> str:
         """What the model says today, if that is worth a sentence of its own."""
-        if self.status in (Status.UNKNOWN_CATEGORY, Status.ALREADY, Status.NO_OTHER_PLAN):
+        if self.status in (StatusCode.UNKNOWN_CATEGORY, StatusCode.ALREADY, StatusCode.NO_OTHER_PLAN):
             return ""
         return f"The model says {self.before} (probability of {outcome(self.wanted)}: {probability(self.p_before)})."
 
@@ -144,25 +206,30 @@ class Row:
     def claim(self) -> str:
         """What it would say, and on what condition; or that there is no such thing."""
         match self.status:
-            case Status.UNKNOWN_CATEGORY:
+            case StatusCode.UNKNOWN_CATEGORY:
                 return f"This row is not explained. {self.reason}"
-            case Status.ALREADY:
+            case StatusCode.ALREADY:
                 return f"The model already says {self.after} ({probability(self.p_after)}): nothing has to change."
-            case Status.FOUND | Status.CROSSES_GAP:
+            case StatusCode.FOUND | StatusCode.CROSSES_GAP:
                 condition = f"if {self._clauses}" if self.changes else "after changes too small to list"
                 told = probability(self.p_after)
                 told = f"probability of {outcome(self.wanted)}: {told}" if self.wanted == OTHER else told
                 return f"It would say {self.after} ({told}) {condition}.{self._gap}"
-            case Status.NOT_FOUND:
+            case StatusCode.NOT_FOUND:
                 return f"No counterfactual was found: {self._closest}.{self._obstacle}"
-            case Status.OUT_OF_TIME:
+            case StatusCode.OUT_OF_TIME:
                 return f"The time ran out before a counterfactual was found: {self._closest}.{self._obstacle}"
-            case Status.NO_OTHER_PLAN:
+            case StatusCode.NO_OTHER_PLAN:
                 return f"No further plan that differs from the ones before was found.{self._obstacle}"
 
     @property
+    def binding_text(self) -> str:
+        """The constraints that stand in the way, in short."""
+        return "; ".join(map(str, self.binding))
+
+    @property
     def _gap(self) -> str:
-        crosses = self.status is Status.CROSSES_GAP
+        crosses = self.status is StatusCode.CROSSES_GAP
         return " But no chain of people leads there: the path crosses a gap in the data." if crosses else ""
 
     @property
@@ -175,7 +242,7 @@ class Row:
 
     @property
     def _obstacle(self) -> str:
-        return f" What stands in the way: {self.binding}." if self.binding else ""
+        return f" What stands in the way: {self.binding_text}." if self.binding else ""
 
     @property
     def _clauses(self) -> str:
@@ -290,12 +357,12 @@ def _counted(statuses: Sequence[str]) -> str:
 
 def _others(statuses: Sequence[str]) -> list[str]:
     """What became of the rows without a counterfactual, each with their number."""
-    counts = {kind: statuses.count(kind) for kind in Status if not kind.found}
+    counts = {kind: statuses.count(kind) for kind in StatusCode if not kind.found}
     return [f"{count} {kind.replace('_', ' ')}" for kind, count in counts.items() if count]
 
 
 def _across(statuses: Sequence[str]) -> str:
-    count = statuses.count(Status.CROSSES_GAP)
+    count = statuses.count(StatusCode.CROSSES_GAP)
     return f" ({count} of them across a gap in the data)" if count else ""
 
 
@@ -369,9 +436,9 @@ def _values(frames: Mapping[str, pd.DataFrame], features: Sequence[str]) -> tupl
 def _row(label: Any, plan: int, told: dict[Any, Any], changes: tuple[Change, ...], request: Mapping[str, Any]) -> Row:
     return Row(
         label=value(label),
-        status=Status(told["status"]),
+        status=StatusCode(told["status"]),
         reason=told["reason"],
-        binding=told["binding"],
+        binding=tuple(BindingConstraint.from_json(one) for one in told["binding"]),
         before=value(told["class_before"]),
         after=value(told["class_after"]),
         p_before=_float(told["probability_before"]),
@@ -412,18 +479,18 @@ class Person:
     @property
     def told(self) -> tuple[Row, ...]:
         """The rows that have something to tell: not that there is no further plan, and no sad news twice."""
-        old = (Status.NO_OTHER_PLAN, self.first.status)
+        old = (StatusCode.NO_OTHER_PLAN, self.first.status)
         return (self.first, *(row for row in self.rows[1:] if row.status.found or row.status not in old))
 
     @property
     def missing(self) -> tuple[Row, ...]:
         """The plans that do not exist, if others do: who has none at all, or needs none, misses no further one."""
-        return tuple(row for row in self.rows[1:] if row.status is Status.NO_OTHER_PLAN) if self.found else ()
+        return tuple(row for row in self.rows[1:] if row.status is StatusCode.NO_OTHER_PLAN) if self.found else ()
 
     @property
     def result(self) -> str:
         """What became of the person, in two or three words."""
-        across = sum(row.status is Status.CROSSES_GAP for row in self.rows)
+        across = sum(row.status is StatusCode.CROSSES_GAP for row in self.rows)
         if not self.several or not self.found:
             return "found, across a gap" if across else self.first.status.replace("_", " ")
         missing = len(self.rows) - len(self.found)

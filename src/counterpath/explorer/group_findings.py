@@ -10,13 +10,12 @@ import pandas as pd
 from nicegui import ui
 
 from counterpath.data.schema import Schema
-from counterpath.explanation import Explanation, Status, summary, wording
+from counterpath.explanation import Explanation, StatusCode, summary, wording
 from counterpath.explanation.tables import BY_ROW
 from counterpath.explanation.wording import amounts, tell
 from counterpath.explorer import parts
 from counterpath.explorer.figures_group import FEW, changes_figure, measures_figure, shares_figure
 from counterpath.explorer.plotting import Drawing
-from counterpath.explorer.state import binding
 
 COLUMNS = {
     "n": "people",
@@ -115,8 +114,8 @@ def missing(result: Explanation) -> list[tuple[str, int]]:
 
 def obstacles(result: Explanation) -> list[tuple[str, int]]:
     """Which constraints stand in the way of people without a counterfactual, and of how many."""
-    texts = result.status.loc[~result.valid, "binding"].tolist()
-    counted = Counter(pair for text in texts for pair in dict.fromkeys(binding(result.schema, text)))
+    lists = result.status.loc[~result.valid, "binding"].tolist()
+    counted = Counter(pair for each in lists for pair in dict.fromkeys((one["kind"], one["feature"]) for one in each))
     return [(f"{kind.replace('_', ' ')}: {name}", number) for (kind, name), number in counted.most_common()]
 
 
@@ -137,9 +136,9 @@ def people_rows(result: Explanation, places: Sequence[int]) -> list[tuple[str, s
 
 
 def places_by_status(result: Explanation) -> dict[str, list[int]]:
-    """The places of people by what became of them, as it is told, in the order of `Status`."""
+    """The places of people by what became of them, as it is told, in the order of `StatusCode`."""
     told = result.status["status"].tolist()
-    each = {str(kind).replace("_", " "): [p for p, one in enumerate(told) if one == kind] for kind in Status}
+    each = {str(kind).replace("_", " "): [p for p, one in enumerate(told) if one == kind] for kind in StatusCode}
     return {words: places for words, places in each.items() if places}
 
 

@@ -10,12 +10,12 @@ import pandas as pd
 from nicegui import ui
 
 from counterpath.data.schema import Schema
-from counterpath.explanation import Explanation, Status, wording
+from counterpath.explanation import Explanation, StatusCode, wording
 from counterpath.explanation.tables import path_features
 from counterpath.explorer import parts
 from counterpath.explorer.figures_path import cursor, path_figure
 from counterpath.explorer.plotting import Drawing
-from counterpath.explorer.state import Plan, binding, side_by_side
+from counterpath.explorer.state import Plan, side_by_side
 
 _LOOSEN = {
     "lock": "Unlock {}",
@@ -26,9 +26,9 @@ _LOOSEN = {
 _MOST_OBSTACLES = 4
 _UNBROKEN = "\N{NO-BREAK SPACE}"
 _HEADS = {
-    Status.FOUND: ("found", "cp-found"),
-    Status.CROSSES_GAP: ("found, across a gap in the data", "cp-gap"),
-    Status.ALREADY: ("already so", "cp-found"),
+    StatusCode.FOUND: ("found", "cp-found"),
+    StatusCode.CROSSES_GAP: ("found, across a gap in the data", "cp-gap"),
+    StatusCode.ALREADY: ("already so", "cp-found"),
 }
 
 
@@ -98,7 +98,7 @@ class Answers:
                     parts.text("span", "→")
                     parts.text("span", change.new, "cp-new")
         parts.text("p", plan.sentence)
-        if plan.status is Status.CROSSES_GAP:
+        if plan.status is StatusCode.CROSSES_GAP:
             parts.text("p", plan.reason, "cp-soft")
         if plan.steps:
             parts.text("p", "Step by step:", "cp-soft")
@@ -114,17 +114,18 @@ class Answers:
     def _no_plan(self, plan: Plan) -> None:
         head, look = _HEADS.get(plan.status, ("no plan", "cp-none"))
         with ui.element("div").classes("cp-card-head"):
-            parts.text("h3", "Nothing has to change" if plan.status is Status.ALREADY else "No plan was found")
+            parts.text("h3", "Nothing has to change" if plan.status is StatusCode.ALREADY else "No plan was found")
             parts.text("span", head, f"cp-badge {look}")
         parts.text("p", plan.sentence if plan.status.valid else plan.reason)
         if plan.binding:
             self._obstacles(plan)
 
     def _obstacles(self, plan: Plan) -> None:
-        found = binding(self._schema, plan.binding)
-        parts.text("p", f"In the way: {plan.binding}.", "cp-soft")
+        words = "; ".join(map(str, plan.binding))
+        parts.text("p", f"In the way: {words}.", "cp-soft")
         with ui.element("div").classes("cp-row"):
-            for kind, name in found[:_MOST_OBSTACLES]:
+            for constraint in plan.binding[:_MOST_OBSTACLES]:
+                kind, name = constraint.kind, constraint.feature
                 if kind == "immutable":
                     parts.text("span", f"{name} cannot change", "cp-badge")
                     continue

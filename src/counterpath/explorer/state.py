@@ -10,17 +10,17 @@ import pandas as pd
 
 from counterpath.data.constraints import Constraints, paired
 from counterpath.data.schema import Feature, Number, Schema
+from counterpath.data.status import BindingConstraint
 from counterpath.data.tables import to_numbers
 from counterpath.explainer.explainer import Explainer
 from counterpath.explainer.solve import OTHER
-from counterpath.explanation import Explanation, Status, wording
+from counterpath.explanation import Explanation, StatusCode, wording
 from counterpath.explanation.tables import CHANGES
 from counterpath.fitting.prepare import prepared
 from counterpath.utils.errors import InputError
 
 BOTH = "both"
 """The direction of a feature that may go up and down."""
-_KINDS = ("immutable", "lock", "up", "down", "range", "max_changes")
 
 
 @dataclass(frozen=True)
@@ -103,29 +103,6 @@ def limit_problem(explainer: Explainer, feature: Feature, limit: Limit, person: 
     except InputError as error:
         return str(error)
     return ""
-
-
-def binding(schema: Schema, text: str) -> list[tuple[str, str]]:
-    """The obstacles that an explanation names as `binding`, each as its kind and its name, the strongest first.
-
-    A feature may be called anything, "a; lock: b" too, so names are looked for and not cut out.
-    """
-    return list(_obstacles(schema, text))
-
-
-def _obstacles(schema: Schema, text: str) -> Iterator[tuple[str, str]]:
-    rest = text
-    longest_first = sorted(schema.names, key=len, reverse=True)
-    while rest:
-        kind, _, tail = rest.partition(": ")
-        if kind not in _KINDS:
-            return
-        names = [tail.partition("; ")[0]] if kind == "max_changes" else longest_first
-        found = next((name for name in names if tail == name or tail.startswith(f"{name}; ")), None)
-        if found is None:
-            return
-        yield kind, found
-        rest = tail[len(found) + 2 :]
 
 
 MOST_MATCHES = 6
@@ -238,9 +215,9 @@ class Plan:
         return self.explanation.factuals.index.tolist()[0]
 
     @property
-    def status(self) -> Status:
+    def status(self) -> StatusCode:
         """What became of it."""
-        return Status(self.explanation.status["status"].iloc[0])
+        return StatusCode(self.explanation.status["status"].iloc[0])
 
     @property
     def reason(self) -> str:
@@ -248,9 +225,9 @@ class Plan:
         return str(self.explanation.status["reason"].iloc[0])
 
     @property
-    def binding(self) -> str:
-        """Which constraints stand in the way."""
-        return str(self.explanation.status["binding"].iloc[0])
+    def binding(self) -> list[BindingConstraint]:
+        """Which constraints stand in the way, the one that costs most first."""
+        return [BindingConstraint.from_json(one) for one in self.explanation.status["binding"].iloc[0]]
 
     @property
     def method(self) -> str:
@@ -283,7 +260,7 @@ class Plan:
     @cached_property
     def stops(self) -> pd.DataFrame:
         """The milestones of the path, its ends included; empty where it has no path."""
-        if self.status in (Status.UNKNOWN_CATEGORY, Status.NO_OTHER_PLAN):
+        if self.status in (StatusCode.UNKNOWN_CATEGORY, StatusCode.NO_OTHER_PLAN):
             return pd.DataFrame()
         return self.explanation.milestones(self.label)
 
@@ -304,7 +281,7 @@ class Plan:
 def plans_of(result: Explanation) -> list[Plan]:
     """What there is to tell about the one person of an explanation: their plans, or why there is none."""
     plans = [Plan(number, result.plan(number)) for number in range(1, result.plans + 1)]
-    return [plan for plan in plans if plan.status is not Status.NO_OTHER_PLAN] or plans[:1]
+    return [plan for plan in plans if plan.status is not StatusCode.NO_OTHER_PLAN] or plans[:1]
 
 
 def side_by_side(plans: Sequence[Plan]) -> list[list[str]]:

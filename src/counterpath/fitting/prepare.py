@@ -55,16 +55,18 @@ def training(table: Any, target: Target, schema: Schema | None, encoder: Encoder
     return Training(features, labels, name, Encoder.fit(features, schema) if encoder is None else encoder, imputer)
 
 
-def prepared(table: Any, schema: Schema, target: str | None, imputer: Imputer | None) -> tuple[pd.DataFrame, list[str]]:
-    """The rows as a pandas frame without label and without gaps, and which columns were filled in, in words."""
+def prepared(
+    table: Any, schema: Schema, target: str | None, imputer: Imputer | None
+) -> tuple[pd.DataFrame, list[list[str]]]:
+    """The rows as a pandas frame without label and without gaps, and which columns of each were filled in."""
     frame = to_pandas(table)
     if target is not None and target in frame.columns and target not in schema.names:
         frame = frame.drop(columns=target)
     check_columns(frame, schema)
     if imputer is None:
-        return frame, [""] * len(frame)
+        return frame, [[] for _ in range(len(frame))]
     filled, names = imputer.fill(frame)
-    return filled, [", ".join(columns) for columns in names]
+    return filled, [list(columns) for columns in names]
 
 
 def unknown_categories(encoder: Encoder, frame: pd.DataFrame) -> tuple[NDArray[np.bool_], list[str]]:

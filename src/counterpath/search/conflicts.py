@@ -1,7 +1,6 @@
 """Which constraints stand in the way of a person without a counterfactual, by asking the model."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
@@ -9,6 +8,7 @@ from torch import Tensor
 
 from counterpath.data.constraints import Constraints
 from counterpath.data.encoding import Encoder
+from counterpath.data.status import BindingConstraint
 from counterpath.search.diverse import Score
 from counterpath.search.feasible import Scope
 
@@ -16,34 +16,16 @@ _VALUES = 9
 _MORE = 1e-6
 
 
-@dataclass(frozen=True)
-class Obstacle:
-    """A constraint that binds where a search ended.
-
-    Attributes:
-        kind: "immutable", "lock", "up", "down", "range" or "max_changes".
-        name: The feature, or how many may change.
-        reach: The highest probability of the wanted outcome with a value that it forbids, all else as it is.
-    """
-
-    kind: str
-    name: str
-    reach: float
-
-    def __str__(self) -> str:
-        return f"{self.kind}: {self.name}"
-
-
 def obstacles(
     scope: Scope, end: Float[Tensor, "n D"], probability: Score, constraints: Constraints
-) -> list[list[Obstacle]]:
+) -> list[list[BindingConstraint]]:
     """For every person the constraints that bind at the end of their path, the one that costs most first.
 
     A constraint binds if it forbids a value of one feature with which the model finds the wanted outcome more probable
     than at the end as it is. Every category and nine values over the range of a number are tried.
     """
     here = probability(end)
-    found: list[list[Obstacle]] = [[] for _ in range(len(scope))]
+    found: list[list[BindingConstraint]] = [[] for _ in range(len(scope))]
     changed = scope.encoder.changed(scope.factual, end)
     full = changed.sum(-1) >= (constraints.max_changes or len(scope.encoder.schema) + 1)
     more = torch.full_like(here, -torch.inf)
@@ -58,10 +40,10 @@ def obstacles(
             rows = (better & outside).nonzero()[:, 0]
             rises = (tried[rows, part] > scope.factual[rows, part]).any(-1)
             for row, up, reach in zip(rows.tolist(), rises.tolist(), reached[rows].tolist(), strict=True):
-                found[row].append(Obstacle(kinds[up], name, reach))
+                found[row].append(BindingConstraint(kinds[up], name, reach))
     rows = (more > -torch.inf).nonzero()[:, 0]
     for row, reach in zip(rows.tolist(), more[rows].tolist(), strict=True):
-        found[row].append(Obstacle("max_changes", str(constraints.max_changes), reach))
+        found[row].append(BindingConstraint("max_changes", str(constraints.max_changes), reach))
     return [_strongest(group) for group in found]
 
 
@@ -89,10 +71,10 @@ def _kind(scope: Scope, constraints: Constraints, name: str, *, rises: bool) -> 
     return "range"
 
 
-def _strongest(group: list[Obstacle]) -> list[Obstacle]:
-    best: dict[tuple[str, str], Obstacle] = {}
+def _strongest(group: list[BindingConstraint]) -> list[BindingConstraint]:
+    best: dict[tuple[str, str], BindingConstraint] = {}
     for obstacle in group:
-        key = (obstacle.kind, obstacle.name)
+        key = (obstacle.kind, obstacle.feature)
         if key not in best or obstacle.reach > best[key].reach:
             best[key] = obstacle
     return sorted(best.values(), key=lambda obstacle: -obstacle.reach)

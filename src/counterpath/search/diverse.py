@@ -62,7 +62,8 @@ def several_plans(search: Search, scope: Scope, probability: Score, *, count: in
     """Up to `count` plans for each person, none of which changes all features that a cheaper one changes.
 
     The next plans are looked for with one feature held that a plan before changes, for each such feature; the cheapest
-    plan is branched first (Lawler, 1972). The cost of a plan is the sum of its changes, weighted by the costs of the features.
+    plan is branched first (Lawler, 1972). The cost of a plan is the sum of its changes, weighted
+    by the costs of the features.
     """
     found = _Found(scope, one_plan(search, scope, probability, most))
     for _ in range(count):

@@ -6,8 +6,8 @@ the step is the solution of
 
     min over s of  gᵀs + ½ sᵀMs + Σⱼ κⱼ|aⱼᵀs|   subject to  Aₗs ≥ 0 (lower bounds), Aᵤs ≤ 0 (upper bounds),
 
-where κⱼ is the cost of changing a column that still is as it was. In the dual there is one multiplier a column, within an
-interval: [0, ∞) at a lower bound, (−∞, 0] at an upper one, all numbers for a column that may not move, and [−κ, κ] for
+where κⱼ is the cost of changing a column that still is as it was. In the dual there is one multiplier a column, within
+an interval: [0, ∞) at a lower bound, (−∞, 0] at an upper one, all numbers for a column that may not move, and [−κ, κ] for
 one that is hard to change. The metric M stays as it is: a column that cannot move is not free of cost.
 """
 

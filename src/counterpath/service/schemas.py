@@ -21,7 +21,7 @@ from counterpath.data import constraints
 from counterpath.data.schema import KINDS, TRANSFORMS, Feature, Number, Schema
 from counterpath.explainer.explainer import Explainer
 from counterpath.explainer.solve import COPYING, NEAREST, OTHER
-from counterpath.explanation import Explanation, Status
+from counterpath.explanation import Explanation, StatusCode
 from counterpath.explanation.milestones import ALL, END, KEEPS, MILESTONES, list_milestones
 from counterpath.explanation.tables import CHANGES, PATH_BACK, PATH_FRONT, beside
 from counterpath.explanation.wording import amounts, changed_places
@@ -87,12 +87,21 @@ class Milestone(Point):
     changes: str = Field(description="What is different from the milestone before, in words; empty for the first.")
 
 
+class Binding(Answered):
+    """A constraint that stands in the way of a counterfactual."""
+
+    kind: str = Field(description="What kind of constraint: immutable, lock, up, down, range or max_changes.")
+    feature: str = Field(description="The feature; for max_changes how many features may change.")
+    reach: float = Field(description="The probability of the target if that constraint alone is dropped.")
+
+
 class Plan(Answered):
     """One way to another decision, or why there is none."""
 
-    status: Status = Field(description="What became of it.")
+    status: StatusCode = Field(description="What became of it.")
     reason: str = Field(description="The same as a sentence that says what to try.")
-    binding: list[str] = Field(description="Which constraints stand in the way of a counterfactual.")
+    fallback: bool = Field(description="Whether it was found by the fallback, because the search itself got stuck.")
+    binding: list[Binding] = Field(description="Which constraints stand in the way of a counterfactual.")
     class_after: Value = Field(description="What the model predicts for the counterfactual.")
     probability_after: float | None = Field(description="How probable it finds the wanted outcome then.")
     counterfactual: dict[str, Value] = Field(description="The row as it would have to be, in original units.")
@@ -205,7 +214,7 @@ def told(explanation: Explanation) -> list[dict[str, Any]]:
         {
             "class_before": plain(outcome["class_before"][first]),
             "probability_before": plain(outcome["probability_before"][first]),
-            "imputed": [name for name in str(imputed[first]).split(", ") if name],
+            "imputed": imputed[first],
             "plans": plans[first : first + each],
         }
         for first in range(0, len(plans), each)
@@ -234,7 +243,8 @@ def _plans(explanation: Explanation) -> list[dict[str, Any]]:
         {
             "status": str(told[place]["status"]),
             "reason": told[place]["reason"],
-            "binding": [part for part in told[place]["binding"].split("; ") if part],
+            "fallback": bool(told[place]["fallback"]),
+            "binding": told[place]["binding"],
             "class_after": plain(told[place]["class_after"]),
             "probability_after": plain(told[place]["probability_after"]),
             "counterfactual": counterfactuals[place],

@@ -16,7 +16,7 @@ from counterpath.explanation.milestones import list_milestones, steps_between
 from counterpath.explanation.report.charts import Map
 from counterpath.explanation.report.page import MOST_LISTED, MOST_ON_THE_MAP, Page
 from counterpath.explanation.report.sheets import Fact, Sheet, Walk
-from counterpath.explanation.result import Told
+from counterpath.explanation.result import Explanation
 from counterpath.explanation.summary import tally
 from counterpath.explanation.tables import path_features
 from counterpath.explanation.wording import Person
@@ -32,7 +32,7 @@ class Wanted:
 
     title: str
     tables: Mapping[str, pd.DataFrame]
-    baselines: Mapping[str, Told]
+    baselines: Mapping[str, Explanation]
     by: summary.By | Sequence[summary.By]
     pages: int
     about: Mapping[str, str]
@@ -42,7 +42,7 @@ class Wanted:
             raise InputError(f"pages is {self.pages!r}; expected how many people get a page, a whole number from 0")
 
 
-def gather(result: Told, wanted: Wanted) -> Page:
+def gather(result: Explanation, wanted: Wanted) -> Page:
     """What is on the page of an explanation."""
     walkers = tables.walkers(result.paths)
     shown = walkers[:MOST_ON_THE_MAP]
@@ -74,7 +74,7 @@ def gather(result: Told, wanted: Wanted) -> Page:
     )
 
 
-def _first(result: Told) -> Told:
+def _first(result: Explanation) -> Explanation:
     """One row a person: of several plans the first."""
     return result.plan(1)
 
@@ -89,7 +89,7 @@ def _named(by: summary.By) -> str:
     return by if isinstance(by, str) else wording.listed(list(by))
 
 
-def _sheets(result: Told, most: int) -> list[Sheet]:
+def _sheets(result: Explanation, most: int) -> list[Sheet]:
     """The pages of the first people."""
     if not most or not len(result):
         return []
@@ -118,7 +118,7 @@ def _is_told(row: wording.Row, person: Person) -> bool:
     return row.status.found or (not person.found and row is person.first and row.status.searched)
 
 
-def _walk(result: Told, row: wording.Row, steps: pd.DataFrame, measures: pd.Series) -> Walk:
+def _walk(result: Explanation, row: wording.Row, steps: pd.DataFrame, measures: pd.Series) -> Walk:
     stops: list[int] = []
     if row.status.found and len(steps):
         milestones = list_milestones(steps, result.schema, result._amounts, chosen=result._chosen)
@@ -129,11 +129,11 @@ def _walk(result: Told, row: wording.Row, steps: pd.DataFrame, measures: pd.Seri
     return Walk(row, steps[list(_WALKED)], moves, stops, result._ranges, costs)
 
 
-def _facts(result: Told, places: Sequence[int], person: Person) -> list[Fact]:
+def _facts(result: Explanation, places: Sequence[int], person: Person) -> list[Fact]:
     """Every feature of a person, what holds it, and what else is to be known about it."""
     values = result.factuals.iloc[places[0]]
     changed = {change.feature for row in person.found for change in row.changes}
-    imputed = [name.strip() for name in str(result.status["imputed"].iloc[places[0]]).split(",")]
+    imputed = result.status["imputed"].iloc[places[0]]
     return [
         Fact(
             feature.name,

@@ -18,8 +18,6 @@ from counterpath.explanation.summary import Tally
 from counterpath.explanation.wording import Person
 
 NOTICE = "A counterfactual explains the model; it promises nothing about the world."
-MOST_PAGES = 200
-"""How many people have a page of their own unless more or fewer are asked for."""
 MOST_LISTED = 2000
 """How many people are listed at a glance."""
 MOST_ON_THE_MAP = 30

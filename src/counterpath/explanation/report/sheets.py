@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from counterpath.data.status import Status
+from counterpath.data.status import StatusCode
 from counterpath.explanation import wording
 from counterpath.explanation.report import charts, html
 from counterpath.explanation.report.charts import Axis, Map
@@ -107,7 +107,7 @@ def render(sheet: Sheet, last: int, latent: Map | None) -> Markup:
 
 
 def _pill(person: Person) -> Markup:
-    across = all(row.status is Status.CROSSES_GAP for row in person.found)
+    across = all(row.status is StatusCode.CROSSES_GAP for row in person.found)
     look = "gap" if person.found and across else "yes" if person.first.status.valid else ""
     return Markup(f'<span class="pill {look}">{html.escape(person.result)}</span>')
 
@@ -132,13 +132,13 @@ def _story(sheet: Sheet) -> list[Markup]:
 
 
 def _decision(row: Row) -> list[Markup]:
-    if row.status in (Status.UNKNOWN_CATEGORY, Status.NO_OTHER_PLAN):
+    if row.status in (StatusCode.UNKNOWN_CATEGORY, StatusCode.NO_OTHER_PLAN):
         return []
     now, then = wording.probability(row.p_before), wording.probability(row.p_after)
     wanted, asked = wording.outcome(row.wanted), wording.value(row.confidence)
     label = f"Probability of {wanted}: {now} now, {then} at the end, {asked} asked"
     before, after = (html.escape(each) for each in (row.before, row.after))
-    change = f"<b>{before}</b>" if row.status is Status.ALREADY else f"<b>{before}</b> → <b>{after}</b>"
+    change = f"<b>{before}</b>" if row.status is StatusCode.ALREADY else f"<b>{before}</b> → <b>{after}</b>"
     chances = html.escape(f"probability of {wanted}: {now} → {then} ({asked} asked)")
     words = Markup(f'<p class="decision">{change} <span class="soft">{chances}</span></p>')
     return [words, charts.gauge(row.p_before, row.p_after, row.confidence, label)]

@@ -8,8 +8,6 @@ import importlib.util
 from functools import cache
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.autograd import forward_ad
@@ -42,9 +40,3 @@ def in_float32() -> bool:
 @cache
 def _installed() -> bool:
     return importlib.util.find_spec("triton") is not None
-
-
-@triton.jit
-def nearest(x):
-    """Float32 rounded to the 10 bits after the point that TF32 has."""
-    return ((x.to(tl.int32, bitcast=True) + 4096) & -8192).to(tl.float32, bitcast=True)

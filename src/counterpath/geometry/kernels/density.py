@@ -4,7 +4,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from counterpath.geometry.kernels import nearest
+from counterpath.geometry.kernels.rounding import nearest
 
 _SHAPE = {"BM": 128, "BK": 32, "num_warps": 4}
 

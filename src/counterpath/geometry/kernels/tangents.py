@@ -20,7 +20,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from counterpath.geometry.kernels import nearest
+from counterpath.geometry.kernels.rounding import nearest
 
 _TILE = 128
 _SHAPE = {"BM": 64, "BN": 128, "num_warps": 4, "num_stages": 3}
