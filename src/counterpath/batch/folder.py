@@ -15,26 +15,9 @@ from counterpath.batch.job import Job
 from counterpath.batch.shards import Failure, Receipt, from_json, to_json
 from counterpath.batch.sources import Source
 from counterpath.batch.worker import ANSWERS, MILESTONES
-from counterpath.utils.errors import BatchError, InputError
+from counterpath.batch.writing import writing
+from counterpath.utils.errors import InputError
 from counterpath.utils.files import sync_folder, write_json, write_text
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Turn what the system says of a full disk, or the like, into an error that says what to do.
-
-    Raises:
-        BatchError: Something in the block could not be written.
-    """
-    try:
-        yield
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise BatchError(
-            f"{path} cannot be written: {reason}. Make room, or see to whatever it is, and run the same command again: "
-            "what is done is kept"
-        ) from error
-
 
 FORMAT = "counterpath-batch"
 VERSION = 1

@@ -10,12 +10,13 @@ from typing import Any
 
 from counterpath.batch import folder
 from counterpath.batch.engine import Engine
-from counterpath.batch.folder import Journal, Manifest, writing
+from counterpath.batch.folder import Journal, Manifest
 from counterpath.batch.job import Job
 from counterpath.batch.results import UNUSABLE, UNUSABLE_TEXT, check_ids
 from counterpath.batch.shards import Failure, Receipt, Told, Totals
 from counterpath.batch.sources import Shard, Source, find, shards_of, survey
 from counterpath.batch.worker import Errand
+from counterpath.batch.writing import writing
 from counterpath.data.status import StatusCode
 from counterpath.explainer.explainer import Explainer
 from counterpath.explanation.milestones import END, KEEP

@@ -20,11 +20,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from counterpath.batch.folder import writing
 from counterpath.batch.job import Job
 from counterpath.batch.results import Answers, answer
 from counterpath.batch.shards import Failure, Receipt, Told, to_json
 from counterpath.batch.sources import Shard, Source, read
+from counterpath.batch.writing import writing
 from counterpath.explainer.explainer import Explainer
 from counterpath.utils.errors import BatchError, CounterpathError
 from counterpath.utils.files import atomic, sync_folder
