@@ -102,8 +102,8 @@ def _explained(
     frame["local"] = frame["valid"] & (result.status["reason"] != LED)
     frame["gap"] = result.status["status"] == "crosses_gap"
     names = list(explainer.schema_.names)
-    encoded = explainer.encoder_.encode(result.paths[names]).to(explainer.learned_.rows.device)
-    away = explainer.learned_.data.distance(encoded).square().cpu().numpy()
+    encoded = explainer.encoder_.encode(result.paths[names]).to(explainer.models_.rows.device)
+    away = explainer.models_.data.distance(encoded).square().cpu().numpy()
     highest = np.zeros(len(rows))
     np.maximum.at(highest, result.paths["row"].to_numpy(), away)
     frame["path_ld_max_sq"] = highest

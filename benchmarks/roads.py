@@ -20,12 +20,12 @@ import torch
 from torch import Tensor
 
 import counterpath as cp
-from counterpath.fitting.fitted import Learned
+from counterpath.fitting.fitted import FittedModels
 from counterpath.fitting.train import with_roads
-from counterpath.search.feasible import Scope
+from counterpath.search.feasible import FeasibleSet
 from counterpath.search.method import METHODS
-from counterpath.search.objective import Wanted
-from counterpath.search.problem import Walk
+from counterpath.search.objective import Target
+from counterpath.search.problem import SearchOptions
 from counterpath.utils.files import write_json
 
 NOISE = 0.01
@@ -44,7 +44,7 @@ def timed(work: Callable[[], Any]) -> tuple[Any, float]:
     return work(), time.perf_counter() - started
 
 
-def measure(learned: Learned, people: Tensor, count: int, seed: int) -> dict[str, float]:
+def measure(learned: FittedModels, people: Tensor, count: int, seed: int) -> dict[str, float]:
     """Lay the network on so many training rows, and explain the people."""
     rows = more_rows(learned.rows.cpu(), count, learned.encoder, seed).to(learned.rows)
     answers = learned.subject.answers(rows)
@@ -54,9 +54,9 @@ def measure(learned: Learned, people: Tensor, count: int, seed: int) -> dict[str
     assert laid.graph is not None
     assert laid.landmarks is not None
     _, opening = timed(lambda: (laid.network, laid.data.distance(people[:1])))
-    scope, wanted, method = Scope.of(laid.encoder, people), Wanted(1), METHODS["geodesic"](laid.parts)
-    plain = laid.quest(Walk(refine=False, sparsify=False))
-    whole = laid.quest(Walk())
+    scope, wanted, method = FeasibleSet.of(laid.encoder, people), Target(1), METHODS["geodesic"](laid.parts)
+    plain = laid.quest(SearchOptions(refine=False, sparsify=False))
+    whole = laid.quest(SearchOptions())
     _, first = timed(lambda: plain.pursue(method, scope, wanted))
     _, second = timed(lambda: whole.pursue(method, scope, wanted))
     return {
@@ -94,7 +94,7 @@ def main() -> None:
         if given.model is not None:
             explainer.save(given.model)
     rejected = data.test[(data.test[data.target] == 0) & (explainer.predict(data.test) == 0)].head(given.people)
-    learned = explainer.learned_
+    learned = explainer.models_
     people = learned.encoder.encode(rejected[list(learned.encoder.schema.names)]).to(learned.rows)
     lines = []
     for count in map(int, given.rows.split(",")):

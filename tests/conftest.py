@@ -15,12 +15,12 @@ import counterpath as cp
 from counterpath.cli import main
 from counterpath.data.surface import Surface, sample_surface
 from counterpath.explainer.explainer import Explainer
-from counterpath.fitting.fitted import Learned
+from counterpath.fitting.fitted import FittedModels
 from counterpath.models.classifier import Classifier, fit_classifier
 from counterpath.models.latent import join
 from counterpath.models.training import Run, seeded
 from counterpath.models.vae import VAE, VAETraining, fit_vae
-from counterpath.search.method import Parts
+from counterpath.search.method import SearchModels
 from tests.tables import LABEL, mixed, small
 
 WHOLE = {"service", "batch", "bench", "cli", "experiments", "explainer", "explorer"}
@@ -82,14 +82,14 @@ def surface() -> Surface:
 
 
 @pytest.fixture(scope="session")
-def parts(surface: Surface) -> Parts:
+def parts(surface: Surface) -> SearchModels:
     """Models fitted in seconds on the surface: good enough to walk in."""
     classifier = fit_classifier(
         surface.x, surface.y, width=16, epochs=30, batch_size=64, learning_rate=1e-3, weight_decay=0.02, run=Run(seed=0)
     )
     training = VAETraining(mean_epochs=60, std_epochs=10, batch_size=64)
     vae = fit_vae(surface.x, 2, hidden=(32, 32), output="linear", centers=60, training=training, run=Run(seed=0))
-    return Parts(classifier, vae).folded()
+    return SearchModels(classifier, vae).folded()
 
 
 @pytest.fixture(scope="session")
@@ -105,9 +105,9 @@ def explainer(people: pd.DataFrame) -> cp.Explainer:
 
 
 @pytest.fixture(scope="session")
-def learned(explainer: cp.Explainer) -> Learned:
+def learned(explainer: cp.Explainer) -> FittedModels:
     """What it has learned."""
-    learned: Learned = explainer.learned_
+    learned: FittedModels = explainer.models_
     return learned
 
 

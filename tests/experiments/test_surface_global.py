@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from counterpath.experiments.surface import chain, link
-from counterpath.search.face import Chains
+from counterpath.search.face import FaceGraph
 
 
 def _right(x: Tensor) -> Tensor:
@@ -36,7 +36,7 @@ def test_who_has_no_chain_stays() -> None:
 
 def test_chains_touch_only_what_is_allowed() -> None:
     rows = _grid()
-    chains = Chains.of(rows, torch.zeros(len(rows), 2), torch.ones(3))
+    chains = FaceGraph.of(rows, torch.zeros(len(rows), 2), torch.ones(3))
     allowed = (rows[:, 1] > 0) | (rows[:, 0] < 0)
     ways, exists = chains.ways(torch.tensor([[-0.9, -0.9, 0.0]]), rows[:, 0] > 1, allowed)
     assert exists.tolist() == [True]

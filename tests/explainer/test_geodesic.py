@@ -9,7 +9,7 @@ import pytest
 
 import counterpath as cp
 from counterpath import StatusCode
-from counterpath.fitting.fitted import Learned
+from counterpath.fitting.fitted import FittedModels
 from counterpath.utils.errors import InputError
 from tests.tables import LABEL, features, mixed, small
 
@@ -56,7 +56,7 @@ def test_everybody_is_found_and_the_path_leads_from_the_person_to_the_row(
 def test_every_point_is_as_close_to_the_data_as_the_ends_or_as_real_rows(
     explainer: cp.Explainer, rows: pd.DataFrame
 ) -> None:
-    learned: Learned = explainer.learned_
+    learned: FittedModels = explainer.models_
     found = explainer.explain(rows, "low")
     away = learned.data.distance(learned.encoder.encode(found.paths[list(found.schema.names)])).numpy()
     for _, steps in found.paths.assign(away=away).groupby("row"):
@@ -100,7 +100,7 @@ def test_a_gap_is_told_and_counted(islands: pd.DataFrame) -> None:
 
 def test_face_goes_from_training_row_to_training_row(explainer: cp.Explainer, rows: pd.DataFrame) -> None:
     found = explainer.explain(rows, "low", method="face")
-    learned: Learned = explainer.learned_
+    learned: FittedModels = explainer.models_
     later = found.paths[found.paths["step"] > 0]
     assert len(later)
     assert learned.data.copies(learned.encoder.encode(later[list(found.schema.names)])).all()

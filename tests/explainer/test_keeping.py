@@ -16,9 +16,9 @@ from counterpath.explainer import solve
 from counterpath.explainer.assemble import assemble
 from counterpath.explainer.compare import compare
 from counterpath.explainer.solve import Found, Group, Request, answer
-from counterpath.fitting.fitted import Learned
+from counterpath.fitting.fitted import FittedModels
 from counterpath.search.paths import Paths
-from counterpath.search.problem import Walk
+from counterpath.search.problem import SearchOptions
 from counterpath.utils.errors import InputError
 from tests.tables import features, mixed
 
@@ -164,10 +164,12 @@ class Watched:
 
 
 @pytest.mark.parametrize("keep", KEEPS)
-def test_the_paths_of_a_group_do_not_outlive_it(learned: Learned, keep: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_paths_of_a_group_do_not_outlive_it(
+    learned: FittedModels, keep: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(solve, "AT_ONCE", 20)
     rows = features(mixed(110, seed=3))
-    request = Request(learned.subject.index("low"), 0.5, "rsgd", Walk(max_steps=15), keep)
+    request = Request(learned.subject.index("low"), 0.5, "rsgd", SearchOptions(max_steps=15), keep)
     for _ in answer(learned, rows.head(20), torch.arange(20), request):
         pass  # what is computed once is there from now on
     watched = Watched(answer(learned, rows, torch.arange(len(rows)), request))

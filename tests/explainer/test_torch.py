@@ -62,7 +62,7 @@ def _probability(explainer: cp.Explainer, module: nn.Module, kind: str) -> Calla
 
     @torch.no_grad()
     def ask(frame: pd.DataFrame) -> np.ndarray:
-        out = module(explainer.learned_.encoder.encode(frame))
+        out = module(explainer.models_.encoder.encode(frame))
         if kind == "logit":
             return out[:, 0].sigmoid().double().numpy()
         if kind == "logits":
@@ -114,8 +114,8 @@ def test_the_representation_can_be_named(numbers: pd.DataFrame) -> None:
     module = _sequential()
     named = fit(numbers, "granted", module, representation_layer="0")
     assert named.representation_ == "the output of the layer '0'"
-    row = named.learned_.rows[:5]
-    torch.testing.assert_close(named.learned_.subject.classifier.representation(row), module[0](row))
+    row = named.models_.rows[:5]
+    torch.testing.assert_close(named.models_.subject.classifier.representation(row), module[0](row))
     with pytest.raises(InputError, match="has no layer 'head'; choose one of: 0, 1, 2"):
         fit(numbers, "granted", module, representation_layer="head")
 

@@ -2,13 +2,13 @@ import pytest
 import torch
 
 import counterpath as cp
-from counterpath.fitting.fitted import View
+from counterpath.fitting.fitted import LatentMap
 
 
 @pytest.mark.parametrize("width", [1, 2])
 def test_flat_codes_are_shown_as_they_are(width: int) -> None:
     codes = torch.randn(20, width)
-    view = View.of(codes)
+    view = LatentMap.of(codes)
     torch.testing.assert_close(view.points[:, :width], codes.double())
     assert view.points.shape == (20, 2)
     assert view.note == "the latent space itself"
@@ -18,7 +18,7 @@ def test_flat_codes_are_shown_as_they_are(width: int) -> None:
 def test_other_codes_are_shown_by_the_plane_of_most_variance() -> None:
     generator = torch.Generator().manual_seed(0)
     codes = torch.randn(500, 4, generator=generator, dtype=torch.float64) * torch.tensor([1.0, 5.0, 0.1, 3.0]) + 7
-    view = View.of(codes)
+    view = LatentMap.of(codes)
     assert view.axes.abs().argmax(0).tolist() == [1, 3]
     torch.testing.assert_close(view.axes.T @ view.axes, torch.eye(2).double(), atol=1e-12, rtol=0)
     assert (view.axes.sum(0) > 0).all()
@@ -28,7 +28,7 @@ def test_other_codes_are_shown_by_the_plane_of_most_variance() -> None:
 
 
 def test_the_landscape_is_a_sample_of_the_training_rows(explainer: cp.Explainer) -> None:
-    learned = explainer.learned_
+    learned = explainer.models_
     some, all_ = learned.landscape(50), learned.landscape(10_000)
     assert (len(some), len(all_)) == (50, 600)
     assert set(some["predicted"]) <= set(explainer.classes_)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import counterpath as cp
-from counterpath.fitting.fitted import Learned
+from counterpath.fitting.fitted import FittedModels
 from counterpath.fitting.persistence import fitting_together, pack, unpack
 from counterpath.models.flow import FlowModel
 from counterpath.models.latent import given
@@ -19,12 +19,12 @@ from tests.tables import LABEL, features, small
 CPU = torch.device("cpu")
 
 
-def through_json(learned: Learned) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def through_json(learned: FittedModels) -> tuple[dict[str, Any], dict[str, Tensor]]:
     config, tensors = pack(learned)
     return json.loads(json.dumps(config)), tensors
 
 
-def test_what_was_learned_survives_json_and_tensors(learned: Learned) -> None:
+def test_what_was_learned_survives_json_and_tensors(learned: FittedModels) -> None:
     config, tensors = through_json(learned)
     again = unpack(config, tensors, model=None, generator=None, device=CPU)
     x = learned.rows[:9]
@@ -41,7 +41,7 @@ def test_what_was_learned_survives_json_and_tensors(learned: Learned) -> None:
     assert not any(parameter.requires_grad for parameter in again.generator.parameters())
 
 
-def test_a_flow_is_packed_where_there_is_one(learned: Learned) -> None:
+def test_a_flow_is_packed_where_there_is_one(learned: FittedModels) -> None:
     flow = FlowModel(learned.encoder.width).eval()
     config, tensors = through_json(replace(learned, flow=flow))
     again = unpack(config, tensors, model=None, generator=None, device=CPU)
@@ -50,7 +50,7 @@ def test_a_flow_is_packed_where_there_is_one(learned: Learned) -> None:
     assert not any(name.startswith("flow") for name in pack(learned)[1])
 
 
-def test_tensors_that_do_not_fit_are_told(learned: Learned) -> None:
+def test_tensors_that_do_not_fit_are_told(learned: FittedModels) -> None:
     config, tensors = through_json(learned)
     for broken in (
         {name: tensor for name, tensor in tensors.items() if name != "rows"},

@@ -7,14 +7,14 @@ from counterpath.geometry.linearize import jacobian_autodiff
 from counterpath.models.calibration import calibrate
 from counterpath.models.training import Run, seeded
 from counterpath.models.vae import VAE, VAETraining, category_columns, fit_uncertainty, fit_vae
-from counterpath.search.method import Parts
+from counterpath.search.method import SearchModels
 from counterpath.utils.errors import InputError
 from tests.conftest import random_vae
 
 SHORT = VAETraining(mean_epochs=2, std_epochs=2, batch_size=64)
 
 
-def test_a_fitted_vae_reconstructs_to_the_noise(parts: Parts, surface: Surface) -> None:
+def test_a_fitted_vae_reconstructs_to_the_noise(parts: SearchModels, surface: Surface) -> None:
     assert parts.vae is not None
     error = parts.vae.decode(parts.vae.encode(surface.x)) - surface.x
     assert error.square().mean().sqrt() < 0.3 * surface.x.std()
@@ -38,7 +38,7 @@ def test_the_uncertainty_is_fitted_by_likelihood(surface: Surface) -> None:
     assert ((sigma / residual).log().abs() < 0.7).all()
 
 
-def test_calibration_tells_data_from_emptiness(parts: Parts, surface: Surface) -> None:
+def test_calibration_tells_data_from_emptiness(parts: SearchModels, surface: Surface) -> None:
     assert parts.vae is not None
     found = calibrate(parts.vae, surface.x[:400], surface.x[400:])
     assert found.auc > 0.95

@@ -6,8 +6,8 @@ from torch import Tensor
 import counterpath as cp
 from counterpath.data.constraints import Constraints
 from counterpath.data.encoding import Encoder
-from counterpath.search.conflicts import obstacles
-from counterpath.search.feasible import Scope
+from counterpath.search.conflicts import binding_constraints
+from counterpath.search.feasible import FeasibleSet
 
 FRAME = pd.DataFrame(
     {
@@ -28,7 +28,7 @@ def _told(encoder: Encoder, weights: dict[str, float], **wishes: object) -> list
     """What binds for everybody who stays where they are, under a model that is linear in the columns."""
     x = encoder.encode(FRAME)
     constraints = Constraints.of(encoder.schema, **wishes)  # type: ignore[arg-type]
-    scope = Scope.of(encoder, x, constraints.bounds(encoder, FRAME, x))
+    scope = FeasibleSet.of(encoder, x, constraints.bounds(encoder, FRAME, x))
     slope = torch.zeros(encoder.width)
     for name, weight in weights.items():
         slope[encoder.columns(name)[0]] = weight
@@ -36,7 +36,7 @@ def _told(encoder: Encoder, weights: dict[str, float], **wishes: object) -> list
     def probability(rows: Tensor) -> Tensor:
         return torch.sigmoid(rows @ slope)
 
-    return [[str(obstacle) for obstacle in group] for group in obstacles(scope, x, probability, constraints)]
+    return [[str(obstacle) for obstacle in group] for group in binding_constraints(scope, x, probability, constraints)]
 
 
 def test_a_lock_binds_where_another_value_would_help(encoder: Encoder) -> None:
@@ -66,9 +66,9 @@ def test_immutable_features_and_categories_count_too(encoder: Encoder) -> None:
 def test_a_limit_binds_where_one_change_more_would_help(encoder: Encoder) -> None:
     x = encoder.encode(FRAME)
     constraints = Constraints.of(encoder.schema, max_changes=1)
-    scope = Scope.of(encoder, x, constraints.bounds(encoder, FRAME, x))
+    scope = FeasibleSet.of(encoder, x, constraints.bounds(encoder, FRAME, x))
     moved = x.clone()
     moved[:2, encoder.columns("age")] = 1.0
-    found = obstacles(scope, moved, lambda rows: rows[:, encoder.columns("pay")[0]], constraints)
+    found = binding_constraints(scope, moved, lambda rows: rows[:, encoder.columns("pay")[0]], constraints)
     assert [[str(obstacle) for obstacle in group] for group in found] == [["max_changes: 1"]] * 2 + [[], []]
     assert found[0][0].reach == 1.0

@@ -6,42 +6,42 @@ import torch
 from torch import Tensor
 
 from counterpath.data.constraints import Bounds
-from counterpath.fitting.fitted import Learned
+from counterpath.fitting.fitted import FittedModels
 from counterpath.search.diverse import changed_most, one_plan, several_plans
-from counterpath.search.feasible import Scope
+from counterpath.search.feasible import FeasibleSet
 from counterpath.search.method import METHODS
-from counterpath.search.objective import Wanted
+from counterpath.search.objective import Target
 from counterpath.search.paths import Paths, firsts
-from counterpath.search.problem import Walk
+from counterpath.search.problem import SearchOptions
 
-WANTED = Wanted(1, confidence=0.5)
-Search = Callable[[Scope], Paths]
-
-
-@pytest.fixture(scope="module")
-def rows(learned: Learned) -> Tensor:
-    return learned.rows[~WANTED.met(learned.answers)][:30]
+TARGET = Target(1, confidence=0.5)
+Search = Callable[[FeasibleSet], Paths]
 
 
 @pytest.fixture(scope="module")
-def scope(learned: Learned, rows: Tensor) -> Scope:
-    return Scope.of(learned.encoder, rows)
+def rows(learned: FittedModels) -> Tensor:
+    return learned.rows[~TARGET.met(learned.answers)][:30]
 
 
 @pytest.fixture(scope="module")
-def search(learned: Learned) -> Search:
-    quest, method = learned.quest(Walk(max_steps=40)), METHODS["rsgd"](learned.parts)
-    return lambda scope: quest.pursue(method, scope, WANTED)
+def scope(learned: FittedModels, rows: Tensor) -> FeasibleSet:
+    return FeasibleSet.of(learned.encoder, rows)
 
 
 @pytest.fixture(scope="module")
-def probability(learned: Learned) -> Callable[[Tensor], Tensor]:
-    return lambda x: WANTED.probability(learned.subject.answers(x))
+def search(learned: FittedModels) -> Search:
+    quest, method = learned.quest(SearchOptions(max_steps=40)), METHODS["rsgd"](learned.parts)
+    return lambda scope: quest.pursue(method, scope, TARGET)
+
+
+@pytest.fixture(scope="module")
+def probability(learned: FittedModels) -> Callable[[Tensor], Tensor]:
+    return lambda x: TARGET.probability(learned.subject.answers(x))
 
 
 @pytest.mark.parametrize("most", [1, 2, 3])
 def test_no_point_of_any_path_changes_more_than_it_may(
-    scope: Scope, search: Search, probability: Callable[[Tensor], Tensor], most: int
+    scope: FeasibleSet, search: Search, probability: Callable[[Tensor], Tensor], most: int
 ) -> None:
     free, few = (one_plan(search, scope, probability, limit) for limit in (None, most))
     assert (changed_most(scope, few) <= most).all()
@@ -53,7 +53,7 @@ def test_no_point_of_any_path_changes_more_than_it_may(
 
 
 def test_who_changes_little_anyway_is_left_alone(
-    scope: Scope, search: Search, probability: Callable[[Tensor], Tensor]
+    scope: FeasibleSet, search: Search, probability: Callable[[Tensor], Tensor]
 ) -> None:
     free = one_plan(search, scope, probability)
     few = one_plan(search, scope, probability, 2)
@@ -64,7 +64,7 @@ def test_who_changes_little_anyway_is_left_alone(
 
 
 def test_plans_differ_and_the_cheapest_comes_first(
-    scope: Scope, search: Search, probability: Callable[[Tensor], Tensor]
+    scope: FeasibleSet, search: Search, probability: Callable[[Tensor], Tensor]
 ) -> None:
     count = 3
     plans = several_plans(search, scope, probability, count=count)
@@ -90,7 +90,7 @@ def test_plans_differ_and_the_cheapest_comes_first(
 
 
 def test_plans_do_not_depend_on_who_else_is_asked_about(
-    scope: Scope, search: Search, probability: Callable[[Tensor], Tensor]
+    scope: FeasibleSet, search: Search, probability: Callable[[Tensor], Tensor]
 ) -> None:
     whole = several_plans(search, scope, probability, count=2)
     part = several_plans(search, scope.at(torch.tensor([7, 3])), probability, count=2)
@@ -103,16 +103,16 @@ def test_plans_do_not_depend_on_who_else_is_asked_about(
 
 
 def test_who_is_stopped_by_a_bound_is_searched_for_again(
-    learned: Learned, rows: Tensor, probability: Callable[[Tensor], Tensor]
+    learned: FittedModels, rows: Tensor, probability: Callable[[Tensor], Tensor]
 ) -> None:
     """Several features may not fall. Held by the step alone more people get stuck than with the model being told."""
     wide = torch.full_like(rows, torch.inf)
     bounds = Bounds(-wide, wide.clone(), torch.zeros_like(rows, dtype=torch.bool))
     columns = learned.encoder.columns("debt", "children", "size")
     bounds.upper[:, columns] = rows[:, columns]
-    scope = Scope.of(learned.encoder, rows, bounds)
-    quest, method = learned.quest(Walk(max_steps=40, fallback=False)), METHODS["rsgd"](learned.parts)
-    search = partial(quest.pursue, method, wanted=WANTED)
+    scope = FeasibleSet.of(learned.encoder, rows, bounds)
+    quest, method = learned.quest(SearchOptions(max_steps=40, fallback=False)), METHODS["rsgd"](learned.parts)
+    search = partial(quest.pursue, method, wanted=TARGET)
     once, again = search(scope), one_plan(search, scope, probability)
     assert again.found.sum() >= once.found.sum()
     for paths in (once, again):

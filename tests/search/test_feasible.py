@@ -5,13 +5,13 @@ from torch import Tensor
 import counterpath as cp
 from counterpath.data.constraints import Bounds
 from counterpath.data.encoding import Encoder
-from counterpath.fitting.fitted import Learned
-from counterpath.search.feasible import Scope
+from counterpath.fitting.fitted import FittedModels
+from counterpath.search.feasible import FeasibleSet
 from tests.tables import LABEL, mixed
 
 
 @pytest.fixture(scope="module")
-def rows(learned: Learned) -> Tensor:
+def rows(learned: FittedModels) -> Tensor:
     return learned.rows[:50]
 
 
@@ -24,8 +24,8 @@ def _anywhere(rows: Tensor, seed: int = 0) -> Tensor:
     return 3 * torch.rand(rows.shape, generator=torch.Generator().manual_seed(seed)) - 1
 
 
-def test_without_wishes_everything_legal_is_in_scope(learned: Learned, rows: Tensor) -> None:
-    scope = Scope.of(learned.encoder, rows)
+def test_without_wishes_everything_legal_is_in_scope(learned: FittedModels, rows: Tensor) -> None:
+    scope = FeasibleSet.of(learned.encoder, rows)
     assert scope.free
     x = _anywhere(rows)
     assert torch.equal(scope.legal(x), learned.encoder.round(x))
@@ -36,18 +36,18 @@ def test_immutable_features_are_told(people: object) -> None:
     schema = cp.Schema.infer(frame, target=LABEL, immutable=["city", "debt"])
     encoder = Encoder.fit(frame.drop(columns=LABEL), schema)
     rows = encoder.encode(frame.drop(columns=LABEL))
-    scope = Scope.of(encoder, rows)
+    scope = FeasibleSet.of(encoder, rows)
     held = encoder.columns("city", "debt")
     assert scope.told[:, held].all()
     assert scope.told.sum() == len(rows) * len(held)
     assert torch.equal(scope.legal(_anywhere(rows))[:, held], rows[:, held])
 
 
-def test_what_a_person_has_may_stay_though_no_training_row_has_it(learned: Learned, rows: Tensor) -> None:
+def test_what_a_person_has_may_stay_though_no_training_row_has_it(learned: FittedModels, rows: Tensor) -> None:
     column = learned.encoder.columns("children")[0]
     beyond = rows.clone()
     beyond[:, column] = 1.5
-    scope = Scope.of(learned.encoder, beyond)
+    scope = FeasibleSet.of(learned.encoder, beyond)
     assert (scope.upper[:, column] == 1.5).all()
     assert (scope.legal(_anywhere(rows))[:, column] <= 1).all()
     held = scope.holding(scope.columns(torch.ones(50, 7, dtype=torch.bool)))
@@ -55,7 +55,7 @@ def test_what_a_person_has_may_stay_though_no_training_row_has_it(learned: Learn
 
 
 def test_bounds_hold_in_every_row_and_categories_that_are_not_allowed_are_not_taken(
-    learned: Learned, rows: Tensor
+    learned: FittedModels, rows: Tensor
 ) -> None:
     encoder, bounds = learned.encoder, _nothing(rows)
     column, city = encoder.columns("score")[0], encoder.columns("city")
@@ -63,7 +63,7 @@ def test_bounds_hold_in_every_row_and_categories_that_are_not_allowed_are_not_ta
     allowed = rows[:, city].clone()
     allowed[:, 0] = 1
     bounds.lower[:, city], bounds.upper[:, city] = 0, allowed
-    scope = Scope.of(encoder, rows, bounds)
+    scope = FeasibleSet.of(encoder, rows, bounds)
     assert not scope.free
     for seed in range(5):
         row = torch.randint(50, (200,), generator=torch.Generator().manual_seed(seed))
@@ -78,8 +78,8 @@ def test_bounds_hold_in_every_row_and_categories_that_are_not_allowed_are_not_ta
     assert terms.bounded.tolist() == [column]
 
 
-def test_some_people_and_features_can_be_picked(learned: Learned, rows: Tensor) -> None:
-    scope = Scope.of(learned.encoder, rows)
+def test_some_people_and_features_can_be_picked(learned: FittedModels, rows: Tensor) -> None:
+    scope = FeasibleSet.of(learned.encoder, rows)
     features = torch.zeros(50, 7, dtype=torch.bool)
     features[::2, 0] = features[1::2, 5] = True
     columns = scope.columns(features)
@@ -91,8 +91,8 @@ def test_some_people_and_features_can_be_picked(learned: Learned, rows: Tensor) 
     assert torch.equal(part.legal(_anywhere(rows)[:3])[columns[[3, 3, 8]]], rows[[3, 3, 8]][columns[[3, 3, 8]]])
 
 
-def test_what_cannot_be_told_is_held_by_the_step(learned: Learned, rows: Tensor) -> None:
-    scope = Scope.of(learned.encoder, rows)
+def test_what_cannot_be_told_is_held_by_the_step(learned: FittedModels, rows: Tensor) -> None:
+    scope = FeasibleSet.of(learned.encoder, rows)
     features = torch.zeros(50, 7, dtype=torch.bool)
     features[:, 2] = True
     held = scope.holding(scope.columns(features))
@@ -103,12 +103,12 @@ def test_what_cannot_be_told_is_held_by_the_step(learned: Learned, rows: Tensor)
     assert bounded.tolist() == learned.encoder.columns("children")
 
 
-def test_people_are_alike_who_may_become_the_same_rows(learned: Learned, rows: Tensor) -> None:
-    scope = Scope.of(learned.encoder, rows)
+def test_people_are_alike_who_may_become_the_same_rows(learned: FittedModels, rows: Tensor) -> None:
+    scope = FeasibleSet.of(learned.encoder, rows)
     sexes = {tuple(row) for row in rows[:, learned.encoder.columns(*learned.encoder.schema.immutable)].tolist()}
     far = rows.clone()
     far[3, learned.encoder.columns("score")] = 1.5  # beyond the training rows, and allowed to stay there
-    for given, more in ((scope, 0), (Scope.of(learned.encoder, far), 1)):
+    for given, more in ((scope, 0), (FeasibleSet.of(learned.encoder, far), 1)):
         groups = given.alike()
         assert torch.cat(groups).sort().values.tolist() == list(range(50))
         assert len(groups) == len(sexes) + more

@@ -10,25 +10,25 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from counterpath.data.constraints import Constraints
-from counterpath.fitting.fitted import Learned
+from counterpath.fitting.fitted import FittedModels
 from counterpath.geometry.curve import resample
 from counterpath.search import roadmap as network_module
-from counterpath.search.feasible import Scope
+from counterpath.search.feasible import FeasibleSet
 from counterpath.search.geodesic import Ends, Travelled, find_routes, slide, travel
-from counterpath.search.objective import Wanted
+from counterpath.search.objective import Target
 from counterpath.search.paths import firsts
-from counterpath.search.residual import Journey
-from counterpath.search.roadmap import Network
+from counterpath.search.residual import ResidualDecoder
+from counterpath.search.roadmap import Roadmap
 from counterpath.search.sparsify import within_reach
 
-WANTED = Wanted(1, confidence=0.6)
+TARGET = Target(1, confidence=0.6)
 NAMES = ("city", "size", "children", "member", "sex", "debt", "score")
 
 
 @pytest.fixture(scope="module")
-def rows(learned: Learned) -> Tensor:
+def rows(learned: FittedModels) -> Tensor:
     """Rows that the model denies what is wanted."""
-    return learned.rows[~WANTED.met(learned.answers)][:12]
+    return learned.rows[~TARGET.met(learned.answers)][:12]
 
 
 @pytest.fixture(autouse=True)
@@ -36,20 +36,20 @@ def _small_worlds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(network_module, "NODES", 150)
 
 
-def _network(learned: Learned) -> Network:
+def _network(learned: FittedModels) -> Roadmap:
     assert learned.landmarks is not None
-    return Network(learned.terrain, learned.landmarks, learned.graph)
+    return Roadmap(learned.terrain, learned.landmarks, learned.graph)
 
 
-def _journey(learned: Learned, scope: Scope, *, carry: bool = True) -> Journey:
-    return Journey.of(learned.space, scope, generative=True, carry=carry)
+def _journey(learned: FittedModels, scope: FeasibleSet, *, carry: bool = True) -> ResidualDecoder:
+    return ResidualDecoder.of(learned.space, scope, generative=True, carry=carry)
 
 
-def _met(learned: Learned, wanted: Wanted = WANTED) -> Callable[[Tensor], Tensor]:
+def _met(learned: FittedModels, wanted: Target = TARGET) -> Callable[[Tensor], Tensor]:
     return lambda x: wanted.met(learned.subject.answers(x))
 
 
-def _travel(learned: Learned, journey: Journey, wanted: Wanted = WANTED, **options: object) -> Travelled:
+def _travel(learned: FittedModels, journey: ResidualDecoder, wanted: Target = TARGET, **options: object) -> Travelled:
     met = _met(learned, wanted)
     return travel(
         _network(learned),
@@ -62,7 +62,7 @@ def _travel(learned: Learned, journey: Journey, wanted: Wanted = WANTED, **optio
     )
 
 
-def _locked(learned: Learned, scope: Scope, *names: str) -> Scope:
+def _locked(learned: FittedModels, scope: FeasibleSet, *names: str) -> FeasibleSet:
     held = torch.zeros_like(scope.told)
     held[:, learned.encoder.columns(*names)] = True
     return scope.holding(held)
@@ -84,20 +84,20 @@ def _equal(one: Travelled, other: Travelled, order: Tensor) -> None:
 # Routes
 
 
-def test_routes_lead_from_the_people_to_goals(learned: Learned, rows: Tensor) -> None:
-    network, journey = _network(learned), _journey(learned, Scope.of(learned.encoder, rows))
-    routes = find_routes(network, journey, WANTED, learned.subject.answers)
+def test_routes_lead_from_the_people_to_goals(learned: FittedModels, rows: Tensor) -> None:
+    network, journey = _network(learned), _journey(learned, FeasibleSet.of(learned.encoder, rows))
+    routes = find_routes(network, journey, TARGET, learned.subject.answers)
     assert torch.equal(routes.points[:, 0], journey.start)
     assert not routes.late.any()
-    goal = network.landmarks.z[WANTED.met(network.landmarks.answers)]
+    goal = network.landmarks.z[TARGET.met(network.landmarks.answers)]
     assert (torch.cdist(routes.points[:, -1].double(), goal.double()).amin(1) < 1e-6).all()
 
 
-def test_goals_are_asked_about_as_the_person_would_be_there(learned: Learned, rows: Tensor) -> None:
+def test_goals_are_asked_about_as_the_person_would_be_there(learned: FittedModels, rows: Tensor) -> None:
     for lock in (("city",), ("debt", "score")):
-        journey = _journey(learned, _locked(learned, Scope.of(learned.encoder, rows), *lock))
+        journey = _journey(learned, _locked(learned, FeasibleSet.of(learned.encoder, rows), *lock))
         network = _network(learned)
-        routes = find_routes(network, journey, WANTED, learned.subject.answers)
+        routes = find_routes(network, journey, TARGET, learned.subject.answers)
         met = _met(learned)(journey.rows(routes.points[:, -1], torch.arange(len(rows)), 0.0))
         assert met.any()
         assert journey.told is not None
@@ -108,11 +108,14 @@ def test_goals_are_asked_about_as_the_person_would_be_there(learned: Learned, ro
 
 
 def test_who_has_no_goal_among_the_nearest_nodes_goes_further(
-    learned: Learned, rows: Tensor, monkeypatch: pytest.MonkeyPatch
+    learned: FittedModels, rows: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(network_module, "NODES", 10)
-    journey, network = _journey(learned, _locked(learned, Scope.of(learned.encoder, rows), "score")), _network(learned)
-    routes = find_routes(network, journey, WANTED, learned.subject.answers)
+    journey, network = (
+        _journey(learned, _locked(learned, FeasibleSet.of(learned.encoder, rows), "score")),
+        _network(learned),
+    )
+    routes = find_routes(network, journey, TARGET, learned.subject.answers)
     met = _met(learned)(journey.rows(routes.points[:, -1], torch.arange(len(rows)), 0.0))
     assert journey.told is not None
     further = 0
@@ -127,13 +130,13 @@ def test_who_has_no_goal_among_the_nearest_nodes_goes_further(
     assert further > 0
 
 
-def test_bridges_are_gaps(learned: Learned, rows: Tensor) -> None:
-    network, journey = _network(learned), _journey(learned, Scope.of(learned.encoder, rows))
+def test_bridges_are_gaps(learned: FittedModels, rows: Tensor) -> None:
+    network, journey = _network(learned), _journey(learned, FeasibleSet.of(learned.encoder, rows))
     assert network.graph is not None
-    plain = find_routes(network, journey, WANTED, learned.subject.answers)
+    plain = find_routes(network, journey, TARGET, learned.subject.answers)
     everywhere = replace(network.graph, bridge=torch.ones_like(network.graph.bridge))
     bridged = find_routes(
-        Network(network.terrain, network.landmarks, everywhere), journey, WANTED, learned.subject.answers
+        Roadmap(network.terrain, network.landmarks, everywhere), journey, TARGET, learned.subject.answers
     )
     assert torch.equal(bridged.points, plain.points)
     steps = (plain.points[:, 2:] != plain.points[:, 1:-1]).any(-1).any(1)
@@ -142,14 +145,14 @@ def test_bridges_are_gaps(learned: Learned, rows: Tensor) -> None:
 
 
 @pytest.mark.parametrize("lock", [(), ("city",)])
-def test_when_time_is_up_nothing_is_asked_any_more(learned: Learned, rows: Tensor, lock: tuple[str, ...]) -> None:
-    scope = _locked(learned, Scope.of(learned.encoder, rows), *lock)
+def test_when_time_is_up_nothing_is_asked_any_more(learned: FittedModels, rows: Tensor, lock: tuple[str, ...]) -> None:
+    scope = _locked(learned, FeasibleSet.of(learned.encoder, rows), *lock)
     journey, network = _journey(learned, scope), _network(learned)
 
     def never(x: Tensor) -> Tensor:
         raise AssertionError("there is no time")
 
-    routes = find_routes(network, journey, WANTED, never, over=lambda: True)
+    routes = find_routes(network, journey, TARGET, never, over=lambda: True)
     assert routes.late.all()
     assert not routes.gap.any()
     assert not network._worlds
@@ -160,8 +163,8 @@ def test_when_time_is_up_nothing_is_asked_any_more(learned: Learned, rows: Tenso
     torch.testing.assert_close(found.x, rows, rtol=0, atol=1e-5)
 
 
-def test_who_was_served_before_time_was_up_has_a_path(learned: Learned, rows: Tensor) -> None:
-    journey = _journey(learned, _locked(learned, Scope.of(learned.encoder, rows), "score"))
+def test_who_was_served_before_time_was_up_has_a_path(learned: FittedModels, rows: Tensor) -> None:
+    journey = _journey(learned, _locked(learned, FeasibleSet.of(learned.encoder, rows), "score"))
     whole = _travel(learned, journey, refine=False)
     looks = itertools.count()
     cut = _travel(learned, journey, refine=False, over=lambda: next(looks) > 12)
@@ -172,9 +175,9 @@ def test_who_was_served_before_time_was_up_has_a_path(learned: Learned, rows: Te
     assert (torch.bincount(cut.row)[cut.late] == 1).all()
 
 
-def test_ways_are_relaxed(learned: Learned, rows: Tensor) -> None:
-    network, journey = _network(learned), _journey(learned, Scope.of(learned.encoder, rows))
-    routes = find_routes(network, journey, WANTED, learned.subject.answers)
+def test_ways_are_relaxed(learned: FittedModels, rows: Tensor) -> None:
+    network, journey = _network(learned), _journey(learned, FeasibleSet.of(learned.encoder, rows))
+    routes = find_routes(network, journey, TARGET, learned.subject.answers)
     ways = resample(routes.points, 8)
     relaxed = network.terrain.relaxed(ways, journey.told, steps=3)
     assert torch.equal(relaxed[:, [0, -1]], ways[:, [0, -1]])
@@ -195,9 +198,9 @@ def test_ways_are_relaxed(learned: Learned, rows: Tensor) -> None:
 
 @pytest.mark.parametrize("refine", [False, True])
 def test_paths_begin_at_the_people_and_end_where_the_model_says_yes(
-    learned: Learned, rows: Tensor, refine: bool
+    learned: FittedModels, rows: Tensor, refine: bool
 ) -> None:
-    journey = _journey(learned, Scope.of(learned.encoder, rows))
+    journey = _journey(learned, FeasibleSet.of(learned.encoder, rows))
     found = _travel(learned, journey, refine=refine)
     first, last = firsts(found.row), _last(found)
     assert found.row[first].tolist() == list(range(len(rows)))
@@ -210,8 +213,8 @@ def test_paths_begin_at_the_people_and_end_where_the_model_says_yes(
         assert not met[~last & ~first].any(), "it stops at the first such point"
 
 
-def test_refined_ends_cost_no_more_and_are_no_less_plausible(learned: Learned, rows: Tensor) -> None:
-    scope = Scope.of(learned.encoder, rows)
+def test_refined_ends_cost_no_more_and_are_no_less_plausible(learned: FittedModels, rows: Tensor) -> None:
+    scope = FeasibleSet.of(learned.encoder, rows)
     rough, fine = (_travel(learned, _journey(learned, scope), refine=refine) for refine in (False, True))
     before, after = (found.x[_last(found)] for found in (rough, fine))
     assert (scope.cost(after) <= scope.cost(before)).all()
@@ -221,17 +224,17 @@ def test_refined_ends_cost_no_more_and_are_no_less_plausible(learned: Learned, r
     assert torch.equal(fine.gap, rough.gap)
 
 
-def test_without_data_ends_stay_where_they_are(learned: Learned, rows: Tensor) -> None:
-    journey, ask = _journey(learned, Scope.of(learned.encoder, rows)), learned.subject.answers
-    one = travel(_network(learned), journey, WANTED, ask, _met(learned), None)
+def test_without_data_ends_stay_where_they_are(learned: FittedModels, rows: Tensor) -> None:
+    journey, ask = _journey(learned, FeasibleSet.of(learned.encoder, rows)), learned.subject.answers
+    one = travel(_network(learned), journey, TARGET, ask, _met(learned), None)
     _equal(one, _travel(learned, journey, refine=False), torch.arange(len(rows)))
 
 
 @pytest.mark.parametrize("lock", [(), ("city",), ("score",)])
 def test_the_answer_does_not_depend_on_who_else_asks_nor_on_the_order(
-    learned: Learned, rows: Tensor, lock: tuple[str, ...]
+    learned: FittedModels, rows: Tensor, lock: tuple[str, ...]
 ) -> None:
-    journey = _journey(learned, _locked(learned, Scope.of(learned.encoder, rows), *lock))
+    journey = _journey(learned, _locked(learned, FeasibleSet.of(learned.encoder, rows), *lock))
     together = _travel(learned, journey)
     order = torch.arange(len(rows)).flip(0)
     _equal(_travel(learned, journey.at(order)), together, order)
@@ -240,29 +243,29 @@ def test_the_answer_does_not_depend_on_who_else_asks_nor_on_the_order(
         _equal(_travel(learned, journey.at(alone)), together, alone)
 
 
-def test_a_network_that_others_have_used_gives_the_same_answer(learned: Learned, rows: Tensor) -> None:
+def test_a_network_that_others_have_used_gives_the_same_answer(learned: FittedModels, rows: Tensor) -> None:
     used, met = _network(learned), _met(learned)
-    scope = Scope.of(learned.encoder, rows[:6])
+    scope = FeasibleSet.of(learned.encoder, rows[:6])
     journeys = [_journey(learned, part) for part in (scope, _locked(learned, scope, "sex"))]
-    for outcome in (Wanted(2), WANTED):
+    for outcome in (Target(2), TARGET):
         for journey in journeys:
             travel(used, journey, outcome, learned.subject.answers, _met(learned, outcome), learned.data)
     for journey in reversed(journeys):
-        again = travel(used, journey, WANTED, learned.subject.answers, met, learned.data)
+        again = travel(used, journey, TARGET, learned.subject.answers, met, learned.data)
         _equal(again, _travel(learned, journey), torch.arange(6))
 
 
-def test_where_nobody_gets_there_paths_lead_to_the_most_probable(learned: Learned, rows: Tensor) -> None:
-    hopeless = replace(WANTED, confidence=0.9999999)
-    found = _travel(learned, _journey(learned, Scope.of(learned.encoder, rows)), hopeless)
+def test_where_nobody_gets_there_paths_lead_to_the_most_probable(learned: FittedModels, rows: Tensor) -> None:
+    hopeless = replace(TARGET, confidence=0.9999999)
+    found = _travel(learned, _journey(learned, FeasibleSet.of(learned.encoder, rows)), hopeless)
     assert not _met(learned, hopeless)(found.x).any()
     assert not found.late.any()
-    before, after = (WANTED.probability(learned.subject.answers(x)) for x in (rows, found.x[_last(found)]))
+    before, after = (TARGET.probability(learned.subject.answers(x)) for x in (rows, found.x[_last(found)]))
     assert (after > before).float().mean() > 0.9
 
 
-def test_without_what_is_carried_paths_begin_at_the_reconstruction(learned: Learned, rows: Tensor) -> None:
-    journey = _journey(learned, Scope.of(learned.encoder, rows), carry=False)
+def test_without_what_is_carried_paths_begin_at_the_reconstruction(learned: FittedModels, rows: Tensor) -> None:
+    journey = _journey(learned, FeasibleSet.of(learned.encoder, rows), carry=False)
     found = _travel(learned, journey)
     bare = journey.rows(journey.start, torch.arange(len(rows)), 0.0)
     assert torch.equal(found.x[firsts(found.row)], bare)
@@ -283,13 +286,13 @@ def test_without_what_is_carried_paths_begin_at_the_reconstruction(learned: Lear
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_every_point_is_within_scope_with_told_columns_to_the_bit(
-    learned: Learned, rows: Tensor, lock: set[str], directions: dict[str, str], few: bool, first: int
+    learned: FittedModels, rows: Tensor, lock: set[str], directions: dict[str, str], few: bool, first: int
 ) -> None:
     factual = rows[first : first + 5]
     frame = learned.encoder.decode(factual)
     cities = {"city": tuple({*frame["city"], *("ABC" if few else "ABCDEFGHIJKL")})}
     wishes = Constraints.of(learned.encoder.schema, lock=sorted(lock), directions=directions, ranges=cities)
-    scope = Scope.of(learned.encoder, factual, wishes.bounds(learned.encoder, frame, factual))
+    scope = FeasibleSet.of(learned.encoder, factual, wishes.bounds(learned.encoder, frame, factual))
     found = _travel(learned, _journey(learned, scope))
     lower, upper, told = (part[found.row] for part in (scope.lower, scope.upper, scope.told))
     assert ((found.x >= lower) & (found.x <= upper)).all()
@@ -303,10 +306,10 @@ def test_every_point_is_within_scope_with_told_columns_to_the_bit(
 # Sliding
 
 
-def test_ends_slide_to_where_they_cost_less_and_stay_valid_and_plausible(learned: Learned, rows: Tensor) -> None:
-    scope = Scope.of(learned.encoder, rows)
+def test_ends_slide_to_where_they_cost_less_and_stay_valid_and_plausible(learned: FittedModels, rows: Tensor) -> None:
+    scope = FeasibleSet.of(learned.encoder, rows)
     journey, network, everybody = _journey(learned, scope), _network(learned), torch.arange(len(rows))
-    routes = find_routes(network, journey, WANTED, learned.subject.answers)
+    routes = find_routes(network, journey, TARGET, learned.subject.answers)
     z, share = routes.points[:, -1], torch.zeros(len(rows))
     before = Ends(z, share, journey.rows(z, everybody, share[:, None]))
     assert _met(learned)(before.x).all()
@@ -324,8 +327,8 @@ def test_ends_slide_to_where_they_cost_less_and_stay_valid_and_plausible(learned
     assert (network.terrain.decoded(after.z, journey.told).spread <= edge).all()
 
 
-def test_ends_stay_where_nothing_else_is_accepted(learned: Learned, rows: Tensor) -> None:
-    journey, network = _journey(learned, Scope.of(learned.encoder, rows)), _network(learned)
+def test_ends_stay_where_nothing_else_is_accepted(learned: FittedModels, rows: Tensor) -> None:
+    journey, network = _journey(learned, FeasibleSet.of(learned.encoder, rows)), _network(learned)
     z, share = journey.start.roll(1, 0), torch.zeros(len(rows))
     ends = Ends(z, share, journey.rows(z, torch.arange(len(rows)), share[:, None]))
     for met, plausible in (

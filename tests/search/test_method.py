@@ -4,7 +4,7 @@ from counterpath.data.surface import Surface
 from counterpath.geometry.metric import DAMPING
 from counterpath.models.flow import fit_flow
 from counterpath.models.training import Run
-from counterpath.search.method import METHODS, Parts
+from counterpath.search.method import METHODS, SearchModels
 from counterpath.search.objective import Objective
 from counterpath.search.step import euclidean_length, slope
 from counterpath.search.traverse import traverse
@@ -13,10 +13,12 @@ from counterpath.utils.errors import InputError, NotFittedError, choose
 
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("target", [0, 1])
-def test_every_method_lowers_the_loss_for_either_class(name: str, target: int, parts: Parts, surface: Surface) -> None:
+def test_every_method_lowers_the_loss_for_either_class(
+    name: str, target: int, parts: SearchModels, surface: Surface
+) -> None:
     if name == "flow":
         flow = fit_flow(surface.x, transforms=1, hidden=(16,), epochs=5, batch_size=64, run=Run(seed=0))
-        parts = Parts(parts.classifier, parts.vae, flow).folded()
+        parts = SearchModels(parts.classifier, parts.vae, flow).folded()
     method = METHODS[name](parts)
     x = surface.x[surface.y == 1 - target][:40]
     found = traverse(method.model, method.metric, Objective(parts.classifier, target), x, steps=20, block_size=64)
@@ -26,9 +28,9 @@ def test_every_method_lowers_the_loss_for_either_class(name: str, target: int, p
 
 
 @pytest.mark.parametrize("name", ["sgd", "rsgd", "rsgd-c", "flow"])
-def test_a_method_without_its_model_says_what_to_fit(name: str, parts: Parts) -> None:
+def test_a_method_without_its_model_says_what_to_fit(name: str, parts: SearchModels) -> None:
     with pytest.raises(NotFittedError, match="fit one first"):
-        METHODS[name](Parts(parts.classifier))
+        METHODS[name](SearchModels(parts.classifier))
 
 
 def test_an_unknown_method_lists_the_valid_ones() -> None:
@@ -37,7 +39,7 @@ def test_an_unknown_method_lists_the_valid_ones() -> None:
 
 
 @pytest.mark.parametrize("name", ["rsgd", "rsgd-c"])
-def test_riemannian_steps_shun_uncertainty(name: str, parts: Parts, surface: Surface) -> None:
+def test_riemannian_steps_shun_uncertainty(name: str, parts: SearchModels, surface: Surface) -> None:
     """The same gradient, turned by the metric, climbs less of σ than it does as it is."""
     method, vae = METHODS[name](parts), parts.vae
     assert vae is not None

@@ -5,35 +5,35 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpath.search.objective import Wanted
+from counterpath.search.objective import Target
 from counterpath.utils.errors import InputError
 
 ANSWERS = torch.tensor([[0.1, 0.2, 0.7], [0.5, 0.3, 0.2], [0.4, 0.4, 0.2], [0.2, 0.45, 0.35]])
 
 
 def test_a_class_is_wanted_by_its_own_probability() -> None:
-    wanted = Wanted(1, confidence=0.4)
+    wanted = Target(1, confidence=0.4)
     torch.testing.assert_close(wanted.probability(ANSWERS), ANSWERS[:, 1])
     assert wanted.decided(ANSWERS).tolist() == [False, False, False, True]  # of equals the first is predicted
     assert wanted.met(ANSWERS).tolist() == [False, False, False, True]
 
 
 def test_any_other_class_is_wanted_by_what_is_left() -> None:
-    wanted = Wanted(0, other=True, confidence=0.5)
+    wanted = Target(0, other=True, confidence=0.5)
     torch.testing.assert_close(wanted.probability(ANSWERS), 1 - ANSWERS[:, 0])
     assert wanted.decided(ANSWERS).tolist() == [True, False, False, True]
     assert wanted.met(ANSWERS).tolist() == [True, False, False, True], "0.6 for another one, and 0 is still predicted"
 
 
 def test_to_be_predicted_is_not_enough() -> None:
-    assert Wanted(1, confidence=0.46).met(ANSWERS).tolist() == [False] * 4
-    assert Wanted(2, confidence=0.7).met(ANSWERS.double().round(decimals=6)).tolist() == [True, False, False, False]
+    assert Target(1, confidence=0.46).met(ANSWERS).tolist() == [False] * 4
+    assert Target(2, confidence=0.7).met(ANSWERS.double().round(decimals=6)).tolist() == [True, False, False, False]
 
 
 @given(st.integers(0, 2), st.booleans(), st.floats(0.01, 0.99), st.integers(0, 1000))
 def test_a_higher_confidence_is_never_easier(target: int, other: bool, confidence: float, seed: int) -> None:
     answers = torch.randn(20, 3, generator=torch.Generator().manual_seed(seed)).softmax(-1)
-    easy, hard = Wanted(target, other, confidence / 2), Wanted(target, other, confidence)
+    easy, hard = Target(target, other, confidence / 2), Target(target, other, confidence)
     assert (easy.met(answers) | ~hard.met(answers)).all()
     assert (hard.decided(answers) | ~hard.met(answers)).all()
 
@@ -41,4 +41,4 @@ def test_a_higher_confidence_is_never_easier(target: int, other: bool, confidenc
 @pytest.mark.parametrize("confidence", [0.0, 1.0, -1.0, math.nan, math.inf])
 def test_a_confidence_lies_between_0_and_1(confidence: float) -> None:
     with pytest.raises(InputError, match="between 0 and 1"):
-        Wanted(0, confidence=confidence)
+        Target(0, confidence=confidence)

@@ -6,51 +6,53 @@ import pytest
 import torch
 from torch import Tensor
 
-from counterpath.fitting.fitted import Learned
+from counterpath.fitting.fitted import FittedModels
 from counterpath.search import problem
-from counterpath.search.feasible import Scope
+from counterpath.search.feasible import FeasibleSet
 from counterpath.search.method import METHODS
-from counterpath.search.objective import Wanted
+from counterpath.search.objective import Target
 from counterpath.search.paths import Paths
-from counterpath.search.problem import Walk
+from counterpath.search.problem import SearchOptions
 from counterpath.search.traverse import StopReason, Trajectory, traverse
 
-WANTED = Wanted(1, confidence=0.6)
+TARGET = Target(1, confidence=0.6)
 FIELDS = ("row", "x", "z", "sigma", "probability", "reason", "led")
 
 
 @pytest.fixture(scope="module")
-def rows(learned: Learned) -> Tensor:
+def rows(learned: FittedModels) -> Tensor:
     """Rows that the model denies what is wanted."""
-    return learned.rows[~WANTED.met(learned.answers)][:60]
+    return learned.rows[~TARGET.met(learned.answers)][:60]
 
 
-def _pursue(learned: Learned, rows: Tensor, wanted: Wanted = WANTED, method: str = "rsgd", **options: object) -> Paths:
-    walk = Walk(**{"max_steps": 40, "fallback": False, **options})  # type: ignore[arg-type]
-    return learned.quest(walk).pursue(METHODS[method](learned.parts), Scope.of(learned.encoder, rows), wanted)
+def _pursue(
+    learned: FittedModels, rows: Tensor, wanted: Target = TARGET, method: str = "rsgd", **options: object
+) -> Paths:
+    walk = SearchOptions(**{"max_steps": 40, "fallback": False, **options})  # type: ignore[arg-type]
+    return learned.quest(walk).pursue(METHODS[method](learned.parts), FeasibleSet.of(learned.encoder, rows), wanted)
 
 
 def _points(paths: Paths, row: int) -> Tensor:
     return paths.x[paths.row == row]
 
 
-def test_paths_begin_at_the_row_and_end_where_the_model_says_yes(learned: Learned, rows: Tensor) -> None:
+def test_paths_begin_at_the_row_and_end_where_the_model_says_yes(learned: FittedModels, rows: Tensor) -> None:
     paths = _pursue(learned, rows)
     assert torch.equal(paths.row, paths.row.sort().values)
     first = torch.cat([torch.tensor([0]), paths.last[:-1] + 1])
     assert torch.equal(paths.x[first], rows)
     assert torch.equal(learned.encoder.round(paths.x), paths.x)
     answers = learned.subject.answers(paths.x)
-    torch.testing.assert_close(paths.probability, WANTED.probability(answers))
+    torch.testing.assert_close(paths.probability, TARGET.probability(answers))
     reached = paths.reason == StopReason.CONFIDENCE_REACHED
     assert 5 < reached.sum() < len(rows)
-    met = WANTED.met(answers)
+    met = TARGET.met(answers)
     assert torch.equal(met[paths.last], reached)
     assert not met[~torch.isin(torch.arange(len(met)), paths.last)].any(), "it stops at the first such point"
 
 
-def test_a_row_that_does_not_get_there_ends_at_its_best_point(learned: Learned, rows: Tensor) -> None:
-    paths = _pursue(learned, rows, replace(WANTED, confidence=0.999))
+def test_a_row_that_does_not_get_there_ends_at_its_best_point(learned: FittedModels, rows: Tensor) -> None:
+    paths = _pursue(learned, rows, replace(TARGET, confidence=0.999))
     assert (paths.reason == StopReason.ALL_STEPS_TAKEN).sum() > 10
     lengths = torch.bincount(paths.row)
     assert len(lengths.unique()) > 3, "cut at different points"
@@ -60,7 +62,7 @@ def test_a_row_that_does_not_get_there_ends_at_its_best_point(learned: Learned, 
         assert (probability[:-1] < probability[-1]).all(), "the first of the best"
 
 
-def test_rows_that_get_stuck_are_led_to_a_landmark_and_marked(learned: Learned, rows: Tensor) -> None:
+def test_rows_that_get_stuck_are_led_to_a_landmark_and_marked(learned: FittedModels, rows: Tensor) -> None:
     alone, led = (_pursue(learned, rows, fallback=home) for home in (False, True))
     assert not alone.led.any()
     assert led.found.all()
@@ -70,7 +72,7 @@ def test_rows_that_get_stuck_are_led_to_a_landmark_and_marked(learned: Learned, 
             assert torch.equal(_points(alone, row), _points(led, row)), "what was found stays as it is"
 
 
-def test_the_way_to_a_landmark_is_a_straight_line_in_steps_of_the_search(learned: Learned, rows: Tensor) -> None:
+def test_the_way_to_a_landmark_is_a_straight_line_in_steps_of_the_search(learned: FittedModels, rows: Tensor) -> None:
     paths = _pursue(learned, rows, max_steps=0, fallback=True, step_size=0.1)
     row = int(torch.bincount(paths.row).argmax())
     steps = paths.z[paths.row == row].diff(dim=0).double()
@@ -82,46 +84,46 @@ def test_the_way_to_a_landmark_is_a_straight_line_in_steps_of_the_search(learned
 
 
 def test_where_nobody_has_what_is_wanted_the_way_to_the_next_best_counts_if_it_leads_further(
-    learned: Learned, rows: Tensor
+    learned: FittedModels, rows: Tensor
 ) -> None:
-    hopeless = replace(WANTED, confidence=0.9999999)
+    hopeless = replace(TARGET, confidence=0.9999999)
     alone, led = (_pursue(learned, rows, hopeless, fallback=home) for home in (False, True))
     assert not led.found.any()
     assert (led.probability[led.last] >= alone.probability[alone.last]).all()
     assert torch.equal(led.led, led.probability[led.last] > alone.probability[alone.last])
 
 
-def test_methods_outside_the_latent_space_are_not_led(learned: Learned, rows: Tensor) -> None:
+def test_methods_outside_the_latent_space_are_not_led(learned: FittedModels, rows: Tensor) -> None:
     assert not _pursue(learned, rows, method="wachter", max_steps=1, fallback=True).led.any()
 
 
 def test_a_surrogate_is_followed_further_than_the_model_and_the_first_accepted_point_counts(
-    learned: Learned, rows: Tensor
+    learned: FittedModels, rows: Tensor
 ) -> None:
-    exact = learned.quest(Walk(max_steps=40, fallback=False, keep_residual=False))
+    exact = learned.quest(SearchOptions(max_steps=40, fallback=False, keep_residual=False))
     asked = replace(exact, exact=False)
     method = METHODS["rsgd"](learned.parts)
-    one, other = (quest.pursue(method, Scope.of(learned.encoder, rows), WANTED) for quest in (exact, asked))
+    one, other = (quest.pursue(method, FeasibleSet.of(learned.encoder, rows), TARGET) for quest in (exact, asked))
     for name in FIELDS:
         assert torch.equal(getattr(one, name), getattr(other, name)), name
     wrong = replace(asked, answers=lambda x: learned.subject.answers(x).flip(-1))
-    paths = wrong.pursue(method, Scope.of(learned.encoder, rows), WANTED)
-    assert torch.equal(WANTED.met(wrong.answers(paths.x))[paths.last], paths.found), "the model has the last word"
+    paths = wrong.pursue(method, FeasibleSet.of(learned.encoder, rows), TARGET)
+    assert torch.equal(TARGET.met(wrong.answers(paths.x))[paths.last], paths.found), "the model has the last word"
 
 
 def test_what_was_reached_is_kept_when_a_later_search_finds_no_time(
-    learned: Learned, rows: Tensor, monkeypatch: pytest.MonkeyPatch
+    learned: FittedModels, rows: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hard = replace(WANTED, confidence=0.9)
-    quest = replace(learned.quest(Walk(max_steps=40, fallback=False)), exact=False)
+    hard = replace(TARGET, confidence=0.9)
+    quest = replace(learned.quest(SearchOptions(max_steps=40, fallback=False)), exact=False)
     method, searches = METHODS["rsgd"](learned.parts), itertools.count()
-    whole = quest.pursue(method, Scope.of(learned.encoder, rows), hard)
+    whole = quest.pursue(method, FeasibleSet.of(learned.encoder, rows), hard)
 
     def until_time_is_up(*args: Any, **options: Any) -> Trajectory:
         return traverse(*args, **{**options, "over": options["over"] if next(searches) == 0 else lambda: True})
 
     monkeypatch.setattr(problem, "traverse", until_time_is_up)
-    cut = quest.pursue(method, Scope.of(learned.encoder, rows), hard)
+    cut = quest.pursue(method, FeasibleSet.of(learned.encoder, rows), hard)
     assert next(searches) == 2, "the second search found no time"
     open_ = cut.reason == StopReason.OUT_OF_TIME
     assert open_.any()
@@ -133,7 +135,7 @@ def test_what_was_reached_is_kept_when_a_later_search_finds_no_time(
 
 @pytest.mark.parametrize("method", ["rsgd", "wachter"])
 def test_many_rows_are_searched_in_parts_with_the_same_result(
-    learned: Learned, rows: Tensor, method: str, monkeypatch: pytest.MonkeyPatch
+    learned: FittedModels, rows: Tensor, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = _pursue(learned, rows, method=method)
     monkeypatch.setattr(problem, "AT_ONCE", 17)
@@ -142,33 +144,37 @@ def test_many_rows_are_searched_in_parts_with_the_same_result(
         assert torch.equal(getattr(whole, name), getattr(parts, name)), name
 
 
-def test_the_line_to_the_nearest_accepted_row_is_legal(learned: Learned, rows: Tensor) -> None:
-    paths = learned.quest(Walk()).line(Scope.of(learned.encoder, rows), learned.rows, learned.answers, WANTED)
+def test_the_line_to_the_nearest_accepted_row_is_legal(learned: FittedModels, rows: Tensor) -> None:
+    paths = learned.quest(SearchOptions()).line(
+        FeasibleSet.of(learned.encoder, rows), learned.rows, learned.answers, TARGET
+    )
     assert torch.equal(learned.encoder.round(paths.x), paths.x)
     assert torch.bincount(paths.row).tolist() == [11] * len(rows)
     ends = paths.x[paths.last]
-    accepted = learned.rows[WANTED.met(learned.answers)]
+    accepted = learned.rows[TARGET.met(learned.answers)]
     weights = learned.encoder.weights
     distance = torch.cdist(rows * weights, accepted * weights)
     torch.testing.assert_close(((ends - rows) * weights).norm(dim=-1), distance.amin(1), rtol=1e-4, atol=1e-4)
-    assert WANTED.met(learned.subject.answers(ends)).all()
+    assert TARGET.met(learned.subject.answers(ends)).all()
     assert torch.equal(paths.x[paths.last - 10], rows)
 
 
-def test_without_an_accepted_row_the_line_is_a_point(learned: Learned, rows: Tensor) -> None:
-    nobody = replace(WANTED, confidence=0.9999999)
-    paths = learned.quest(Walk()).line(Scope.of(learned.encoder, rows), learned.rows, learned.answers, nobody)
+def test_without_an_accepted_row_the_line_is_a_point(learned: FittedModels, rows: Tensor) -> None:
+    nobody = replace(TARGET, confidence=0.9999999)
+    paths = learned.quest(SearchOptions()).line(
+        FeasibleSet.of(learned.encoder, rows), learned.rows, learned.answers, nobody
+    )
     assert torch.equal(paths.x, rows)
     assert (paths.reason == StopReason.NO_WAY_DOWN).all()
 
 
-def test_who_has_what_is_wanted_stays(learned: Learned, rows: Tensor) -> None:
-    paths = learned.quest(Walk()).stay(Scope.of(learned.encoder, rows), WANTED)
+def test_who_has_what_is_wanted_stays(learned: FittedModels, rows: Tensor) -> None:
+    paths = learned.quest(SearchOptions()).stay(FeasibleSet.of(learned.encoder, rows), TARGET)
     assert torch.equal(paths.x, rows)
     assert torch.equal(paths.last, torch.arange(len(rows)))
 
 
-def test_when_time_is_up_rows_stay_where_they_are(learned: Learned, rows: Tensor) -> None:
+def test_when_time_is_up_rows_stay_where_they_are(learned: FittedModels, rows: Tensor) -> None:
     paths = _pursue(learned, rows, over=lambda: True)
     assert (paths.reason == StopReason.OUT_OF_TIME).all()
     assert torch.equal(paths.x, rows)

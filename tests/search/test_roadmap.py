@@ -8,26 +8,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from counterpath.fitting.fitted import Learned
+from counterpath.fitting.fitted import FittedModels
 from counterpath.geometry.neighbours import Neighbours
 from counterpath.models.conditioning import heard
 from counterpath.models.latent import given as told_about
 from counterpath.models.training import seeded
 from counterpath.search import roadmap as network_module
-from counterpath.search.objective import Wanted
-from counterpath.search.roadmap import Landmarks, Network, World, get_on, goals, price, representatives
+from counterpath.search.objective import Target
+from counterpath.search.roadmap import ConditionalRoadmap, Landmarks, Roadmap, get_on, goals, price, representatives
 
-WANTED = Wanted(1, confidence=0.6)
+TARGET = Target(1, confidence=0.6)
 
 
 @pytest.fixture
-def network(learned: Learned) -> Network:
+def network(learned: FittedModels) -> Roadmap:
     """A network that has seen nobody yet."""
     assert learned.landmarks is not None
-    return Network(learned.terrain, learned.landmarks, learned.graph)
+    return Roadmap(learned.terrain, learned.landmarks, learned.graph)
 
 
-def _told(learned: Learned, row: int, *features: str) -> Tensor:
+def _told(learned: FittedModels, row: int, *features: str) -> Tensor:
     """What the model is told about somebody who keeps some features."""
     mask = torch.zeros_like(learned.rows[:1], dtype=torch.bool)
     mask[:, learned.encoder.columns(*features)] = True
@@ -72,7 +72,7 @@ def test_representatives_are_in_random_order() -> None:
     assert sorted(one.tolist()) == sorted(other.tolist()) == list(range(50))
 
 
-def test_landmarks_are_legal_rows_with_codes_and_answers(learned: Learned) -> None:
+def test_landmarks_are_legal_rows_with_codes_and_answers(learned: FittedModels) -> None:
     rows = learned.rows[:80]
     found = Landmarks.of(learned.space, learned.encoder.round, rows, learned.answers[:80], learned.ask, 3)
     assert torch.equal(learned.encoder.round(found.x), found.x)
@@ -85,15 +85,15 @@ def test_landmarks_are_legal_rows_with_codes_and_answers(learned: Learned) -> No
 
 def test_goals_are_what_is_wanted_or_what_comes_closest() -> None:
     answers = torch.tensor([[0.2, 0.8], [0.7, 0.3], [0.4, 0.6], [0.2, 0.8]])
-    assert goals(Wanted(1, confidence=0.6), answers).tolist() == [True, False, True, True]
-    assert goals(Wanted(1, confidence=0.9), answers).tolist() == [True, False, False, True]
-    assert goals(Wanted(1, other=True), answers).tolist() == [False, True, False, False]
+    assert goals(Target(1, confidence=0.6), answers).tolist() == [True, False, True, True]
+    assert goals(Target(1, confidence=0.9), answers).tolist() == [True, False, False, True]
+    assert goals(Target(1, other=True), answers).tolist() == [False, True, False, False]
 
 
 # Worlds
 
 
-def test_who_keeps_nothing_is_in_the_whole_network(network: Network, learned: Learned) -> None:
+def test_who_keeps_nothing_is_in_the_whole_network(network: Roadmap, learned: FittedModels) -> None:
     told = told_about(learned.space, learned.rows[:1])
     world = network.world(told)
     assert world.free
@@ -106,7 +106,7 @@ def test_who_keeps_nothing_is_in_the_whole_network(network: Network, learned: Le
 
 @pytest.mark.parametrize("features", [("sex",), ("city", "debt"), ("score", "children", "member")])
 def test_a_world_has_the_nodes_that_are_nearest_in_what_is_kept(
-    network: Network, learned: Learned, features: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    network: Roadmap, learned: FittedModels, features: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(network_module, "NODES", 50)
     world = network.world(_told(learned, 7, *features))
@@ -122,11 +122,11 @@ def test_a_world_has_the_nodes_that_are_nearest_in_what_is_kept(
 
 
 def test_a_world_has_further_goals_if_they_are_asked_for(
-    network: Network, learned: Learned, monkeypatch: pytest.MonkeyPatch
+    network: Roadmap, learned: FittedModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(network_module, "NODES", 30)
     monkeypatch.setattr(network_module, "FURTHER", 5)
-    told, goal = _told(learned, 7, "score", "debt"), WANTED.met(network.landmarks.answers)
+    told, goal = _told(learned, 7, "score", "debt"), TARGET.met(network.landmarks.answers)
     columns = learned.encoder.columns("score", "debt")
     away = (network.landmarks.x[:, columns] - learned.rows[7, columns]).square().sum(-1)
     near, wide, whole = network.part(told), network.part(told, goal), network.everywhere(told)
@@ -142,7 +142,9 @@ def test_a_world_has_further_goals_if_they_are_asked_for(
     assert whole.graph.field(goal).cost.isfinite().tolist() == goal.tolist(), "it has no edges"
 
 
-def test_edges_cost_what_the_terrain_says(network: Network, learned: Learned, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_edges_cost_what_the_terrain_says(
+    network: Roadmap, learned: FittedModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(network_module, "NODES", 60)
     told = _told(learned, 7, "city")
     world = network.world(told)
@@ -155,12 +157,12 @@ def test_edges_cost_what_the_terrain_says(network: Network, learned: Learned, mo
 
 
 def test_worlds_are_kept_and_do_not_hang_on_those_before(
-    network: Network, learned: Learned, monkeypatch: pytest.MonkeyPatch
+    network: Roadmap, learned: FittedModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(network_module, "NODES", 40)
     asked = [_told(learned, row, "score") for row in range(4)]
     assert len({told.numpy().tobytes() for told in asked}) == 4
-    network = Network(network.terrain, network.landmarks, network.graph)
+    network = Roadmap(network.terrain, network.landmarks, network.graph)
     first = [network.world(told) for told in asked[:3]]
     sizes = [world.bytes for world in first]
     assert min(sizes) > first[0].z.nbytes + first[0].graph.ends.nbytes
@@ -171,7 +173,7 @@ def test_worlds_are_kept_and_do_not_hang_on_those_before(
     assert network.world(asked[0]) is first[0]
     forgotten = network.world(asked[1])
     assert forgotten is not first[1], "the one that was not asked for the longest"
-    other = Network(network.terrain, network.landmarks, network.graph)
+    other = Roadmap(network.terrain, network.landmarks, network.graph)
     for told, world in reversed(list(zip(asked, [first[0], forgotten, first[2]], strict=False))):
         again = other.world(told)
         assert torch.equal(again.places, world.places)
@@ -180,9 +182,9 @@ def test_worlds_are_kept_and_do_not_hang_on_those_before(
         assert torch.equal(again.graph.bridge, world.graph.bridge)
 
 
-def test_ways_of_the_whole_network_are_made_once_for_each_outcome(network: Network, learned: Learned) -> None:
+def test_ways_of_the_whole_network_are_made_once_for_each_outcome(network: Roadmap, learned: FittedModels) -> None:
     world = network.world(told_about(learned.space, learned.rows[:1]))
-    outcomes = [Wanted(1, confidence=0.6), Wanted(2), Wanted(1, other=True)]
+    outcomes = [Target(1, confidence=0.6), Target(2), Target(1, other=True)]
     fields = [network.ways(world, wanted) for wanted in outcomes]
     for wanted, field in zip(outcomes, fields, strict=True):
         assert network.ways(world, copy.copy(wanted)) is field
@@ -190,11 +192,11 @@ def test_ways_of_the_whole_network_are_made_once_for_each_outcome(network: Netwo
         assert field.cost.isfinite().all()
 
 
-def test_a_network_is_laid_with_the_same_edges_again(network: Network, learned: Learned) -> None:
+def test_a_network_is_laid_with_the_same_edges_again(network: Roadmap, learned: FittedModels) -> None:
     assert network.graph is not None
     few = Landmarks(*(part[:100] for part in (network.landmarks.x, network.landmarks.z, network.landmarks.answers)))
     told = told_about(learned.space, few.x[:1])
-    one, other = (Network.laid(network.terrain, few, told, 0).graph for _ in range(2))
+    one, other = (Roadmap.laid(network.terrain, few, told, 0).graph for _ in range(2))
     assert one is not None
     assert other is not None
     assert torch.equal(one.ends, other.ends)
@@ -204,13 +206,15 @@ def test_a_network_is_laid_with_the_same_edges_again(network: Network, learned: 
 # Getting on
 
 
-def _ways(learned: Learned, world: World, network: Network, start: Tensor, ends: Tensor) -> tuple[Tensor, Tensor]:
-    return get_on(network.terrain, world, network.ways(world, WANTED), start, ends)
+def _ways(
+    learned: FittedModels, world: ConditionalRoadmap, network: Roadmap, start: Tensor, ends: Tensor
+) -> tuple[Tensor, Tensor]:
+    return get_on(network.terrain, world, network.ways(world, TARGET), start, ends)
 
 
-def test_people_get_on_where_the_whole_way_is_cheapest(network: Network, learned: Learned) -> None:
+def test_people_get_on_where_the_whole_way_is_cheapest(network: Roadmap, learned: FittedModels) -> None:
     world = network.world(told_about(learned.space, learned.rows[:1]))
-    field, terrain = network.ways(world, WANTED), network.terrain
+    field, terrain = network.ways(world, TARGET), network.terrain
     with seeded(0):
         start = world.z[torch.randperm(len(world.z))[:12]] + 0.1 * torch.randn(12, world.z.shape[1])
     goal = (field.cost == 0).nonzero()[:, 0]
@@ -235,9 +239,9 @@ def test_people_get_on_where_the_whole_way_is_cheapest(network: Network, learned
         assert bool(gap[person]) == bool(field.gap[best])
 
 
-def test_ways_do_not_depend_on_who_else_is_on_the_way(network: Network, learned: Learned) -> None:
+def test_ways_do_not_depend_on_who_else_is_on_the_way(network: Roadmap, learned: FittedModels) -> None:
     world = network.world(told_about(learned.space, learned.rows[:1]))
-    field = network.ways(world, WANTED)
+    field = network.ways(world, TARGET)
     goal = (field.cost == 0).nonzero()[:, 0]
     start, ends = learned.space.encode(learned.rows[:40]).detach(), goal[:4].expand(40, -1)
     points, gap = get_on(network.terrain, world, field, start, ends)
@@ -247,9 +251,9 @@ def test_ways_do_not_depend_on_who_else_is_on_the_way(network: Network, learned:
     assert torch.equal(over, gap[some])
 
 
-def test_a_straight_way_is_taken_only_where_it_stays_on_the_data(network: Network, learned: Learned) -> None:
+def test_a_straight_way_is_taken_only_where_it_stays_on_the_data(network: Roadmap, learned: FittedModels) -> None:
     world = network.world(told_about(learned.space, learned.rows[:1]))
-    field = network.ways(world, WANTED)
+    field = network.ways(world, TARGET)
     goal = (field.cost == 0).nonzero()[:, 0]
     far = field.cost[torch.arange(40)] > 0
     start = world.z[:40][far]
@@ -263,7 +267,7 @@ def test_a_straight_way_is_taken_only_where_it_stays_on_the_data(network: Networ
     assert sum(lengths[0]) < sum(lengths[1])
 
 
-def test_a_told_column_is_heard_in_every_world(network: Network, learned: Learned) -> None:
+def test_a_told_column_is_heard_in_every_world(network: Roadmap, learned: FittedModels) -> None:
     told = _told(learned, 3, "sex")
     values, mask = heard(told)
     assert mask.sum() == 1

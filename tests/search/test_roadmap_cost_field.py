@@ -9,7 +9,7 @@ from counterpath.geometry.linearize import Linearization, jacobian_autodiff
 from counterpath.geometry.metric import euclidean, priced, pullback
 from counterpath.models.latent import IdentityModel
 from counterpath.models.training import seeded
-from counterpath.search.roadmap import Terrain
+from counterpath.search.roadmap import CostField
 from tests.conftest import random_vae
 
 HEIGHT, WIDTH, LEVEL = 1.0, 0.5, 0.1
@@ -34,11 +34,11 @@ class Flat(Hill):
         return torch.full_like(z, 3 * LEVEL)
 
 
-HILL = Terrain(Hill(), priced(pullback, LEVEL), 2 * LEVEL)
+HILL = CostField(Hill(), priced(pullback, LEVEL), 2 * LEVEL)
 LEFT, RIGHT = torch.tensor([[-2.0, 0.05]]).double(), torch.tensor([[2.0, 0.05]]).double()
 
 
-def _price(terrain: Terrain, curve: Tensor, told: Tensor | None = None, pieces: int = 8) -> tuple[float, float]:
+def _price(terrain: CostField, curve: Tensor, told: Tensor | None = None, pieces: int = 8) -> tuple[float, float]:
     """What a polyline costs, and how high it goes."""
     told = None if told is None else told.expand(len(curve) - 1, -1)
     cost, highest = terrain.price(curve[:-1], curve[1:], told, pieces)
@@ -52,7 +52,7 @@ def test_the_way_around_an_uncertain_region_is_cheaper_than_the_way_through() ->
     cheap, dear = (_price(HILL, curve, pieces=40) for curve in (around, through))
     assert cheap[0] < 0.8 * dear[0]
     assert cheap[1] < HILL.edge < dear[1]
-    plain = Terrain(HILL.model, lambda lin: euclidean(lin) * lin.mean_jac.square().sum(1, keepdim=True), HILL.edge)
+    plain = CostField(HILL.model, lambda lin: euclidean(lin) * lin.mean_jac.square().sum(1, keepdim=True), HILL.edge)
     assert _price(plain, around)[0] > _price(plain, through)[0] == pytest.approx(4)
 
 
@@ -60,7 +60,7 @@ def test_a_price_is_the_length_times_the_price_of_the_place() -> None:
     with seeded(0):
         start, end = torch.randn(2, 7, 2, dtype=torch.float64)
     for pieces in (1, 2, 5):
-        cost, highest = Terrain(Flat(), priced(pullback, LEVEL), 1.0).price(start, end, None, pieces)
+        cost, highest = CostField(Flat(), priced(pullback, LEVEL), 1.0).price(start, end, None, pieces)
         torch.testing.assert_close(cost, (end - start).norm(dim=-1) * (1 + 3))
         torch.testing.assert_close(highest, torch.full((7,), 3 * LEVEL).double())
 
@@ -100,7 +100,7 @@ def test_a_price_does_not_depend_on_other_lines_or_the_direction() -> None:
         start, end = torch.randn(2, 150, 3, dtype=torch.float64)
         told = vae.given(torch.rand(150, 6, dtype=torch.float64))
     assert told is not None
-    terrain = Terrain(vae, priced(pullback, 0.5), 1.0)
+    terrain = CostField(vae, priced(pullback, 0.5), 1.0)
     cost, highest = terrain.price(start, end, told, 3)
     some = torch.tensor([140, 3, 77])
     for one, other in zip(terrain.price(start[some], end[some], told[some], 3), (cost, highest), strict=True):
@@ -115,12 +115,12 @@ def test_a_price_does_not_depend_on_other_lines_or_the_direction() -> None:
 def test_the_level_and_the_edge_are_those_of_the_data() -> None:
     with seeded(0):
         z = torch.randn(500, 2, dtype=torch.float64)
-    terrain = Terrain.of(Hill(), pullback, z, None)
+    terrain = CostField.of(Hill(), pullback, z, None)
     spread = Hill().uncertainty(z).mean(1)
     assert terrain.edge == pytest.approx(float(spread.quantile(0.99)))
     lin = Hill().linearize(z)
     torch.testing.assert_close(terrain.metric(lin), priced(pullback, float(spread.mean()))(lin), rtol=1e-9, atol=0)
-    plain = Terrain.of(Hill(), pullback, z, None, plain=True)
+    plain = CostField.of(Hill(), pullback, z, None, plain=True)
     assert torch.equal(plain.metric(lin), pullback(lin))
     assert plain.edge == terrain.edge
 
@@ -128,7 +128,7 @@ def test_the_level_and_the_edge_are_those_of_the_data() -> None:
 def test_a_model_without_uncertainty_is_data_everywhere() -> None:
     with seeded(0):
         z = torch.randn(20, 2, dtype=torch.float64)
-    terrain = Terrain.of(IdentityModel(), pullback, z, None)
+    terrain = CostField.of(IdentityModel(), pullback, z, None)
     cost, highest = terrain.price(z[:10], z[10:], None, 4)
     torch.testing.assert_close(cost, (z[:10] - z[10:]).norm(dim=-1))
     assert terrain.edge == 0
@@ -153,7 +153,7 @@ def test_what_is_told_goes_with_each_curve_and_curves_are_relaxed_alone() -> Non
         curves = 0.1 * torch.randn(5, 7, 3, dtype=torch.float64).cumsum(1)
         told = vae.given(torch.rand(5, 6, dtype=torch.float64))
     assert told is not None
-    terrain = Terrain(vae, priced(pullback, 0.5), 1.0)
+    terrain = CostField(vae, priced(pullback, 0.5), 1.0)
     together = terrain.relaxed(curves, told, steps=3)
     context = told.repeat_interleave(6, 0)
     before, after = (

@@ -9,7 +9,7 @@ from counterpath.geometry.metric import euclidean, gram, pullback, solve
 from counterpath.models.latent import IdentityModel
 from counterpath.search.objective import Objective
 from counterpath.search.step import slope
-from counterpath.search.step_constraints import Terms, residual
+from counterpath.search.step_constraints import StepConstraints, residual
 from counterpath.search.traverse import StopReason, traverse
 from tests.conftest import random_classifier, random_vae
 
@@ -28,11 +28,13 @@ def _rows(count: int = 30, seed: int = 0) -> tuple[Tensor, Tensor]:
     return person, decoded
 
 
-def _terms(person: Tensor, decoded: Tensor, **more: object) -> Terms:
+def _terms(person: Tensor, decoded: Tensor, **more: object) -> StepConstraints:
     squashed = bool(more.get("squashed", True))
     found = residual(person, decoded, BLOCKS, squashed=squashed)
     wide = torch.full_like(person, torch.inf)
-    return Terms(**{"factual": person, "lower": -wide, "upper": wide, "residual": found, "blocks": BLOCKS} | more)  # type: ignore[arg-type]
+    return StepConstraints(
+        **{"factual": person, "lower": -wide, "upper": wide, "residual": found, "blocks": BLOCKS} | more
+    )  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("squashed", [True, False])
@@ -95,7 +97,7 @@ def _is_solved(seed: int, columns: int) -> bool:
     price = torch.from_numpy(np.where(kind == 4, random.uniform(0, 2, columns), 0.0))
     here = torch.zeros(1, columns, dtype=torch.float64)
     at_lower, at_upper = torch.from_numpy(np.isin(kind, (1, 3)))[None], torch.from_numpy(np.isin(kind, (2, 3)))[None]
-    terms = Terms(
+    terms = StepConstraints(
         here,
         torch.where(at_lower, here, -INFINITY),
         torch.where(at_upper, here, INFINITY),
@@ -128,7 +130,7 @@ def _is_solved(seed: int, columns: int) -> bool:
 def test_columns_that_cannot_move_leave_no_way_down() -> None:
     metric, gradient, jac, _ = _problem(3, 6)
     here = torch.zeros(1, 6, dtype=torch.float64)
-    terms = Terms(here, here, here, here, bounded=torch.arange(6))
+    terms = StepConstraints(here, here, here, here, bounded=torch.arange(6))
     assert (terms.slide(solve(metric, gradient), metric, 0.0, gradient, here, jac) == 0).all()
 
 
@@ -138,7 +140,7 @@ def test_the_metric_does_not_know_of_constraints() -> None:
     z, objective = vae.encode(x), Objective(random_classifier())
     held = torch.zeros(6, dtype=torch.bool).index_fill(0, torch.tensor([2]), True)
     decoded = vae.decode(z)
-    terms = Terms(
+    terms = StepConstraints(
         decoded,
         torch.where(held, decoded, -INFINITY),
         torch.where(held, decoded, INFINITY),
@@ -167,7 +169,7 @@ def test_walks_stay_within_their_bounds_at_every_point(metric: object) -> None:
     x = torch.rand(20, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     lower, upper = x.clone(), x + 0.2
     lower[:, 3:], upper[:, 3:] = -torch.inf, torch.inf
-    terms = Terms(x, lower, upper, torch.zeros_like(x), bounded=torch.arange(3))
+    terms = StepConstraints(x, lower, upper, torch.zeros_like(x), bounded=torch.arange(3))
     found = traverse(model, metric, objective, x, terms=terms, steps=20, step_size=0.05, block_size=8)  # type: ignore[arg-type]
     assert (found.x >= lower).all()
     assert (found.x <= upper).all()
@@ -178,7 +180,7 @@ def test_walks_stay_within_their_bounds_at_every_point(metric: object) -> None:
 
 def test_a_walk_that_may_not_move_says_so() -> None:
     x = torch.rand(3, 6, dtype=torch.float64)
-    terms = Terms(x, x, x, torch.zeros_like(x), bounded=torch.arange(6))
+    terms = StepConstraints(x, x, x, torch.zeros_like(x), bounded=torch.arange(6))
     found = traverse(IdentityModel(), pullback, Objective(random_classifier()), x, terms=terms, steps=5)
     assert found.reasons() == [StopReason.NO_WAY_DOWN] * 3
     assert torch.equal(found.end, x)
@@ -192,7 +194,7 @@ def test_what_is_hard_to_change_changes_less() -> None:
 
     def walked(price: Tensor | None) -> Tensor:
         hard = None if price is None else torch.arange(3)
-        terms = Terms(x, -wide, wide, torch.zeros_like(x), bounded=hard, feature_costs=price)
+        terms = StepConstraints(x, -wide, wide, torch.zeros_like(x), bounded=hard, feature_costs=price)
         return traverse(IdentityModel(), pullback, objective, x, terms=terms, steps=10, step_size=0.05).end - x
 
     plain, priced = walked(None), walked(torch.tensor([10.0, 0.0, 0.0], dtype=torch.float64))

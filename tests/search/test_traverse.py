@@ -8,14 +8,14 @@ from counterpath.data.surface import Surface
 from counterpath.geometry.linearize import Linearization
 from counterpath.geometry.metric import euclidean, pullback
 from counterpath.models.latent import IdentityModel
-from counterpath.search.method import METHODS, Parts
+from counterpath.search.method import METHODS, SearchModels
 from counterpath.search.objective import Objective
 from counterpath.search.step import riemannian_length
 from counterpath.search.traverse import StopReason, Trajectory, at_confidence, traverse
 from counterpath.utils.errors import InputError
 
 
-def _walk(parts: Parts, x: Tensor, method: str = "rsgd", **options: object) -> Trajectory:
+def _walk(parts: SearchModels, x: Tensor, method: str = "rsgd", **options: object) -> Trajectory:
     recipe = METHODS[method](parts)
     options = {"steps": 25, "block_size": 64} | options
     return traverse(recipe.model, recipe.metric, Objective(parts.classifier), x, **options)  # type: ignore[arg-type]
@@ -27,7 +27,7 @@ FIELDS = ("z", "x", "probability", "loss", "sigma", "length", "steps", "reason")
 @pytest.mark.parametrize("method", ["wachter", "ambient", "sgd", "rsgd", "rsgd-c"])
 @pytest.mark.parametrize("stop", [None, 0.6])
 def test_any_order_and_any_split_gives_the_same_bits(
-    parts: Parts, surface: Surface, method: str, stop: float | None
+    parts: SearchModels, surface: Surface, method: str, stop: float | None
 ) -> None:
     x = surface.x[surface.y == 0][:150]
     options = {} if stop is None else {"stop": at_confidence(stop)}
@@ -46,14 +46,14 @@ def test_any_order_and_any_split_gives_the_same_bits(
 
 @settings(max_examples=20, deadline=None)
 @given(st.permutations(range(40)), st.integers(1, 39))
-def test_order_and_split_never_matter(parts: Parts, surface: Surface, order: list[int], cut: int) -> None:
+def test_order_and_split_never_matter(parts: SearchModels, surface: Surface, order: list[int], cut: int) -> None:
     x = surface.x[:40]
     whole = _walk(parts, x, "rsgd-c", steps=8)
     ends = torch.cat([_walk(parts, x[rows], "rsgd-c", steps=8).end for rows in (order[:cut], order[cut:])])
     assert torch.equal(whole.end[order], ends)
 
 
-def test_a_trajectory_is_what_a_plain_loop_walks(parts: Parts, surface: Surface) -> None:
+def test_a_trajectory_is_what_a_plain_loop_walks(parts: SearchModels, surface: Surface) -> None:
     """The block with its slots, padding and refills against ten obvious lines."""
     from counterpath.geometry.metric import damped, solve
 
@@ -75,7 +75,9 @@ def test_a_trajectory_is_what_a_plain_loop_walks(parts: Parts, surface: Surface)
             z = z - 0.1 * (r / r.norm(dim=-1, keepdim=True)).float()
 
 
-def test_the_first_point_is_the_code_and_the_length_is_that_of_the_decoded_path(parts: Parts, surface: Surface) -> None:
+def test_the_first_point_is_the_code_and_the_length_is_that_of_the_decoded_path(
+    parts: SearchModels, surface: Surface
+) -> None:
     found = _walk(parts, surface.x[:30])
     assert parts.vae is not None
     torch.testing.assert_close(found.z[0], parts.vae.encode(surface.x[:30]), rtol=1e-5, atol=1e-5)
@@ -85,7 +87,7 @@ def test_the_first_point_is_the_code_and_the_length_is_that_of_the_decoded_path(
     assert set(found.reasons()) == {StopReason.ALL_STEPS_TAKEN}
 
 
-def test_stopping_at_a_confidence_is_stopping_at_its_first_point(parts: Parts, surface: Surface) -> None:
+def test_stopping_at_a_confidence_is_stopping_at_its_first_point(parts: SearchModels, surface: Surface) -> None:
     x = surface.x[surface.y == 0][:100]
     whole, stopped = _walk(parts, x), _walk(parts, x, stop=at_confidence(0.5))
     reached = whole.probability >= 0.5
@@ -101,7 +103,7 @@ def test_stopping_at_a_confidence_is_stopping_at_its_first_point(parts: Parts, s
 
 @pytest.mark.parametrize("method", ["wachter", "sgd", "rsgd", "rsgd-c"])
 @pytest.mark.parametrize("stop", [None, 0.6])
-def test_ends_are_those_of_whole_paths(parts: Parts, surface: Surface, method: str, stop: float | None) -> None:
+def test_ends_are_those_of_whole_paths(parts: SearchModels, surface: Surface, method: str, stop: float | None) -> None:
     x = surface.x[surface.y == 0][:100]
     options = {} if stop is None else {"stop": at_confidence(stop)}
     whole, ends = (_walk(parts, x, method, keep=keep, **options) for keep in ("all", "end"))
@@ -111,13 +113,13 @@ def test_ends_are_those_of_whole_paths(parts: Parts, surface: Surface, method: s
     assert ends.x.shape[0] == 1
 
 
-def test_tf32_leaves_torch_as_it_was(parts: Parts, surface: Surface) -> None:
+def test_tf32_leaves_torch_as_it_was(parts: SearchModels, surface: Surface) -> None:
     before = torch.get_float32_matmul_precision()
     _walk(parts, surface.x[:3], tf32=True, steps=1)
     assert torch.get_float32_matmul_precision() == before
 
 
-def test_a_step_of_riemannian_length_moves_the_same_distance_everywhere(parts: Parts, surface: Surface) -> None:
+def test_a_step_of_riemannian_length_moves_the_same_distance_everywhere(parts: SearchModels, surface: Surface) -> None:
     found = _walk(parts, surface.x[:20], step_rule=riemannian_length, step_size=0.01, steps=10)
     assert parts.vae is not None
     for before, after in zip(found.z[:-1], found.z[1:], strict=True):
@@ -127,14 +129,14 @@ def test_a_step_of_riemannian_length_moves_the_same_distance_everywhere(parts: P
         torch.testing.assert_close(length, torch.full((20,), 0.01, dtype=torch.float64), rtol=2e-2, atol=0)
 
 
-def test_no_rows_give_an_empty_trajectory(parts: Parts, surface: Surface) -> None:
+def test_no_rows_give_an_empty_trajectory(parts: SearchModels, surface: Surface) -> None:
     found = _walk(parts, surface.x[:0])
     assert found.z.shape == (26, 0, 2)
     assert found.x.shape == (26, 0, 3)
     assert found.reasons() == []
 
 
-def test_no_steps_leave_everybody_at_their_reconstruction(parts: Parts, surface: Surface) -> None:
+def test_no_steps_leave_everybody_at_their_reconstruction(parts: SearchModels, surface: Surface) -> None:
     found = _walk(parts, surface.x[:3], steps=0)
     assert found.x.shape == (1, 3, 3)
     assert found.steps.tolist() == [0, 0, 0]
@@ -193,12 +195,12 @@ def test_a_condition_reaches_the_model(surface: Surface) -> None:
         ({"keep": "some"}, "unknown keep 'some'; choose one of: all, end"),
     ],
 )
-def test_bad_options_are_refused(parts: Parts, surface: Surface, options: dict[str, object], text: str) -> None:
+def test_bad_options_are_refused(parts: SearchModels, surface: Surface, options: dict[str, object], text: str) -> None:
     with pytest.raises(InputError, match=text):
         _walk(parts, surface.x[:2], **options)
 
 
-def test_bad_confidences_and_rows_are_refused(parts: Parts) -> None:
+def test_bad_confidences_and_rows_are_refused(parts: SearchModels) -> None:
     for bad in (0.0, 1.0, -0.5, float("nan")):
         with pytest.raises(InputError, match="between 0 and 1"):
             at_confidence(bad)

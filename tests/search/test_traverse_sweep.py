@@ -1,12 +1,12 @@
 import torch
 
 from counterpath.data.surface import Surface
-from counterpath.search.method import METHODS, Parts
+from counterpath.search.method import METHODS, SearchModels
 from counterpath.search.objective import Objective
 from counterpath.search.traverse import Trajectory, at_confidence, sweep, traverse
 
 
-def test_chunks_end_where_all_rows_together_end(parts: Parts, surface: Surface) -> None:
+def test_chunks_end_where_all_rows_together_end(parts: SearchModels, surface: Surface) -> None:
     x, recipe, objective = surface.x[:200], METHODS["rsgd"](parts), Objective(parts.classifier)
     options = {"stop": at_confidence(0.6), "steps": 20, "block_size": 64}
     whole = traverse(recipe.model, recipe.metric, objective, x, **options)
@@ -18,7 +18,7 @@ def test_chunks_end_where_all_rows_together_end(parts: Parts, surface: Surface) 
     assert torch.equal(torch.cat([part.reason for part in found]), whole.reason)
 
 
-def test_one_chunk_is_held_at_a_time(parts: Parts, surface: Surface) -> None:
+def test_one_chunk_is_held_at_a_time(parts: SearchModels, surface: Surface) -> None:
     recipe, asked = METHODS["sgd"](parts), []
 
     def chunks() -> object:

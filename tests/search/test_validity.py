@@ -6,57 +6,59 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from counterpath.fitting.fitted import Learned
-from counterpath.search.feasible import Scope
+from counterpath.fitting.fitted import FittedModels
+from counterpath.search.feasible import FeasibleSet
 from counterpath.search.method import METHODS
-from counterpath.search.objective import Objective, Wanted
-from counterpath.search.problem import Walk
-from counterpath.search.residual import Journey
+from counterpath.search.objective import Objective, Target
+from counterpath.search.problem import SearchOptions
+from counterpath.search.residual import ResidualDecoder
 from counterpath.search.step import Slope, slope
 from counterpath.search.validity import AtLegalRow
 
-WANTED = Wanted(1, confidence=0.6)
+TARGET = Target(1, confidence=0.6)
 WAITS = {"_local_scalar_dense", "nonzero", "lift_fresh", "masked_select", "unique_dim", "_unique2"}
 """What waits for a device, or copies to it from what is none of its memory."""
 
 
 @pytest.fixture(scope="module")
-def scope(learned: Learned) -> Scope:
-    return Scope.of(learned.encoder, learned.rows[:50])
+def scope(learned: FittedModels) -> FeasibleSet:
+    return FeasibleSet.of(learned.encoder, learned.rows[:50])
 
 
 @pytest.fixture(scope="module")
-def here(learned: Learned, scope: Scope) -> Slope:
+def here(learned: FittedModels, scope: FeasibleSet) -> Slope:
     """Where a search begins."""
     method = METHODS["rsgd"](learned.parts)
-    journey = Journey.of(method.model, scope, generative=True, carry=True)
+    journey = ResidualDecoder.of(method.model, scope, generative=True, carry=True)
     with torch.no_grad():
-        objective = Objective(learned.parts.classifier, WANTED.target, WANTED.other)
+        objective = Objective(learned.parts.classifier, TARGET.target, TARGET.other)
         factual, told, terms = scope.factual, journey.told, journey.terms
         return slope(method.model, method.metric, objective, journey.start, factual, told, 5e-3, terms)
 
 
-def _rules(learned: Learned, scope: Scope, walk: Walk, **changes: Any) -> list[AtLegalRow]:
+def _rules(learned: FittedModels, scope: FeasibleSet, walk: SearchOptions, **changes: Any) -> list[AtLegalRow]:
     quest = replace(learned.quest(walk), **changes)
-    rules = [rule for rule, _ in quest._attempts(METHODS["rsgd"](learned.parts), scope, WANTED)]
+    rules = [rule for rule, _ in quest._attempts(METHODS["rsgd"](learned.parts), scope, TARGET)]
     assert all(isinstance(rule, AtLegalRow) for rule in rules)
     return rules  # type: ignore[return-value]
 
 
-def test_it_stops_where_the_model_says_yes_to_the_legal_row(learned: Learned, scope: Scope, here: Slope) -> None:
-    done = _rules(learned, scope, Walk())[0](here)
-    assert torch.equal(done, WANTED.met(learned.subject.answers(scope.legal(here.x))))
+def test_it_stops_where_the_model_says_yes_to_the_legal_row(
+    learned: FittedModels, scope: FeasibleSet, here: Slope
+) -> None:
+    done = _rules(learned, scope, SearchOptions())[0](here)
+    assert torch.equal(done, TARGET.met(learned.subject.answers(scope.legal(here.x))))
     assert 0 < done.sum() < len(done)
 
 
-def test_only_what_asks_our_own_classifier_says_that_it_never_waits(learned: Learned, scope: Scope) -> None:
-    assert all(rule.never_waits for rule in _rules(learned, scope, Walk()))
-    assert all(rule.never_waits for rule in _rules(learned, scope, Walk(), exact=False)), "a surrogate is ours"
-    assert not any(rule.never_waits for rule in _rules(learned, scope, Walk(allow_copies=False))), (
+def test_only_what_asks_our_own_classifier_says_that_it_never_waits(learned: FittedModels, scope: FeasibleSet) -> None:
+    assert all(rule.never_waits for rule in _rules(learned, scope, SearchOptions()))
+    assert all(rule.never_waits for rule in _rules(learned, scope, SearchOptions(), exact=False)), "a surrogate is ours"
+    assert not any(rule.never_waits for rule in _rules(learned, scope, SearchOptions(allow_copies=False))), (
         "it looks for neighbours"
     )
     users = learned.subject.answers.__call__
-    assert not any(rule.never_waits for rule in _rules(learned, scope, Walk(), answers=lambda x: users(x)))
+    assert not any(rule.never_waits for rule in _rules(learned, scope, SearchOptions(), answers=lambda x: users(x)))
 
 
 class _Watched(TorchDispatchMode):
@@ -76,9 +78,9 @@ class _Watched(TorchDispatchMode):
 
 @pytest.mark.parametrize("exact", [True, False])
 def test_a_rule_that_never_waits_does_nothing_that_would(
-    learned: Learned, scope: Scope, here: Slope, exact: bool
+    learned: FittedModels, scope: FeasibleSet, here: Slope, exact: bool
 ) -> None:
-    for rule in _rules(learned, scope, Walk(), exact=exact):
+    for rule in _rules(learned, scope, SearchOptions(), exact=exact):
         rule(here)  # what is made once is there from now on
         with torch.no_grad(), _Watched() as watched:
             rule(here)
@@ -86,7 +88,7 @@ def test_a_rule_that_never_waits_does_nothing_that_would(
         assert not watched.seen & WAITS
 
 
-def test_a_rule_that_waits_is_seen_to(learned: Learned, scope: Scope, here: Slope) -> None:
+def test_a_rule_that_waits_is_seen_to(learned: FittedModels, scope: FeasibleSet, here: Slope) -> None:
     rule = AtLegalRow(scope.encoder, lambda x: torch.full((len(x),), bool(x.sum() > 0)))
     with torch.no_grad(), _Watched() as watched:
         rule(here)

@@ -173,7 +173,7 @@ def run(
     """
     started, place = time.monotonic(), Path(out)
     loaded = Explainer.load(model) if explainer is None else explainer
-    empty = loaded.encoder_.decode(loaded.learned_.rows[:0])
+    empty = loaded.encoder_.decode(loaded.models_.rows[:0])
     request = loaded.repeat({KEEP: END, **asked}, empty).request
     if request["time_limit"] is not None:
         raise InputError("a batch job has no time limit: its results would depend on how fast the machine is")

@@ -124,7 +124,7 @@ def legible(explainer: Explainer, table: pd.DataFrame) -> pd.DataFrame:
     """The rows without a category that was never seen in training; says how many there are."""
     features = table.drop(columns=explainer.target_) if explainer.target_ in table.columns else table
     filled = features if explainer.imputer_ is None else explainer.imputer_.fill(features)[0]
-    known = explainer.learned_.encoder.known(filled).to_numpy()
+    known = explainer.models_.encoder.known(filled).to_numpy()
     if not known.all():
         say(f"{int((~known).sum())} of {len(known)} rows are left out: they have a category never seen in training")
     return table[known]

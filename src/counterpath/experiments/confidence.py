@@ -10,7 +10,7 @@ from torch import Tensor
 
 DRAWS = 1000
 
-Parts = Mapping[str, Mapping[str, Tensor]]
+SearchModels = Mapping[str, Mapping[str, Tensor]]
 """What was measured: by run, and within a run by measure and step, one number a row."""
 
 
@@ -59,7 +59,7 @@ SHOWN = (0.5, 0.7, 0.9)
 MEASURED = ("ld", "ld_sq", "l1", "l2", "l2_sq", "path_ld_max_sq")
 
 
-def by_confidence(parts: Sequence[Parts]) -> list[dict[str, Any]]:
+def by_confidence(parts: Sequence[SearchModels]) -> list[dict[str, Any]]:
     """How many paths reach a confidence, after how many steps, at what distance, and how far from the data till then.
 
     Each method over the rows that it solved (`reached`); the optimisers over those that all three solved (`common`);
@@ -93,7 +93,7 @@ def by_confidence(parts: Sequence[Parts]) -> list[dict[str, Any]]:
     return rows
 
 
-def differences(parts: Sequence[Parts]) -> list[dict[str, Any]]:
+def differences(parts: Sequence[SearchModels]) -> list[dict[str, Any]]:
     """Paired differences between a global method and another at equal confidence, on the rows that both solved.
 
     Steps are 0. `one` and `other` are the means of either over those rows.
@@ -123,7 +123,7 @@ def differences(parts: Sequence[Parts]) -> list[dict[str, Any]]:
     return rows
 
 
-def network(parts: Sequence[Parts]) -> dict[str, float]:
+def network(parts: Sequence[SearchModels]) -> dict[str, float]:
     """The network of `geodesic`, in means over seeds; shares are of the rows that it solved at the least confidence."""
     runs = [seed["geodesic"] for seed in parts]
     figures = {
@@ -180,22 +180,22 @@ def _shown(row: Mapping[str, Any]) -> dict[str, str]:
     return line
 
 
-def _thresholds(parts: Sequence[Parts]) -> list[str]:
+def _thresholds(parts: Sequence[SearchModels]) -> list[str]:
     return sorted(key.removeprefix("first@") for key in parts[0]["sgd no"] if key.startswith("first@"))
 
 
-def _solved(seed: Parts, run: str, threshold: str) -> Tensor:
+def _solved(seed: SearchModels, run: str, threshold: str) -> Tensor:
     return seed[run][f"first@{threshold}"] >= 0
 
 
-def _values(seed: Parts, run: str, measure: str, threshold: str) -> Tensor:
+def _values(seed: SearchModels, run: str, measure: str, threshold: str) -> Tensor:
     if measure == "path_ld_max_sq":
         return seed[run][f"path_ld_max@{threshold}"].square()
     return seed[run][f"{measure}@{threshold}"]
 
 
 def _steps(
-    parts: Sequence[Parts], name: str, run: str, threshold: str, masks: Sequence[Tensor]
+    parts: Sequence[SearchModels], name: str, run: str, threshold: str, masks: Sequence[Tensor]
 ) -> dict[str, float | None]:
     if name in ROADS:
         return {"mean": None, "std": None, "seed_std": None}

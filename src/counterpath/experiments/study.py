@@ -14,7 +14,7 @@ from counterpath.models.classifier import Classifier, fit_classifier, probabilit
 from counterpath.models.training import Run
 from counterpath.models.vae import VAE, VAETraining, fit_vae
 from counterpath.search.measures import Case
-from counterpath.search.method import Parts
+from counterpath.search.method import SearchModels
 from counterpath.utils.blocks import map_blocks
 
 THRESHOLDS = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
@@ -108,7 +108,7 @@ def build(data: Dataset, size: Preset, run: Run, device: torch.device) -> Study:
     return assemble(data, rows, fit_models(rows, SETTINGS[data.name], size, run), size.factuals)
 
 
-def assemble(data: Dataset, rows: Rows, fitted: Parts[Classifier, VAE], factuals: int | None = None) -> Study:
+def assemble(data: Dataset, rows: Rows, fitted: SearchModels[Classifier, VAE], factuals: int | None = None) -> Study:
     """What models that were fitted give: at most `factuals` rows to be explained, None for all."""
     encoder, folded = data.encoder(), fitted.folded()
     assert folded.vae is not None
@@ -135,7 +135,7 @@ def encoded(data: Dataset, device: torch.device) -> Rows:
     return Rows(train, test, train_labels, test_labels)
 
 
-def fit_models(rows: Rows, settings: Settings, size: Preset, run: Run) -> Parts[Classifier, VAE]:
+def fit_models(rows: Rows, settings: Settings, size: Preset, run: Run) -> SearchModels[Classifier, VAE]:
     """Classifier and VAE as training leaves them, with their BatchNorm layers."""
     balance = float((rows.train_labels == 0).sum() / (rows.train_labels == 1).sum())
     classifier = fit_classifier(
@@ -147,7 +147,7 @@ def fit_models(rows: Rows, settings: Settings, size: Preset, run: Run) -> Parts[
     training = VAETraining(
         mean_epochs=size.mean_epochs, std_epochs=size.std_epochs, std_learning_rate=settings.std_learning_rate
     )
-    return Parts(classifier, fit_vae(rows.train, 5, centers=settings.centers, training=training, run=run))
+    return SearchModels(classifier, fit_vae(rows.train, 5, centers=settings.centers, training=training, run=run))
 
 
 def rejected(rows: Rows, classifier: Classifier) -> Float[Tensor, "n D"]:

@@ -21,12 +21,12 @@ from counterpath.models.classifier import Classifier, balanced_accuracy, fit_cla
 from counterpath.models.flow import fit_flow
 from counterpath.models.training import Run
 from counterpath.models.vae import VAE, VAETraining, fit_vae
-from counterpath.search.face import Chains
+from counterpath.search.face import FaceGraph
 from counterpath.search.measures import instability, path_distance_to_data, turning
-from counterpath.search.method import METHODS, Parts
+from counterpath.search.method import METHODS, SearchModels
 from counterpath.search.nearest import nearest_accepted, straight_path
-from counterpath.search.objective import Objective, Wanted
-from counterpath.search.roadmap import Landmarks, Network, Terrain, get_on
+from counterpath.search.objective import Objective, Target
+from counterpath.search.roadmap import CostField, Landmarks, Roadmap, get_on
 from counterpath.search.traverse import traverse
 from counterpath.utils.blocks import map_blocks
 from counterpath.utils.devices import resolve_device
@@ -36,22 +36,22 @@ from counterpath.utils.files import write_json
 LogOdds = Callable[[Tensor], Tensor]
 """A classifier: rows to the log odds of being accepted."""
 
-_WANTED = Wanted(1)
+_WANTED = Target(1)
 _GOALS = 4
 _SEGMENTS, _RELAXING = 16, 5
 
 
-def lay(vae: VAE, classifier: LogOdds, rows: Float[Tensor, "m D"]) -> Network:
+def lay(vae: VAE, classifier: LogOdds, rows: Float[Tensor, "m D"]) -> Roadmap:
     """The network on the codes of training rows, each a goal if the classifier accepts what it is decoded as."""
     with torch.no_grad():
         z = map_blocks(vae.encode, rows)
         x = map_blocks(vae.decode, z)
         answers = probabilities(map_blocks(classifier, x))
-    return Network.laid(Terrain.of(vae, pullback, z, None), Landmarks(x, z, answers), None, seed=0)
+    return Roadmap.laid(CostField.of(vae, pullback, z, None), Landmarks(x, z, answers), None, seed=0)
 
 
 def travel(
-    network: Network, vae: VAE, classifier: LogOdds, rows: Float[Tensor, "n D"], steps: int
+    network: Roadmap, vae: VAE, classifier: LogOdds, rows: Float[Tensor, "n D"], steps: int
 ) -> tuple[Float[Tensor, "t n d"], Float[Tensor, "t n D"]]:
     """`geodesic`: the relaxed ways of rows to where they are accepted, as codes and as rows.
 
@@ -78,7 +78,7 @@ def travel(
     return z.transpose(0, 1), path.transpose(0, 1)
 
 
-def chain(chains: Chains, rows: Float[Tensor, "n D"], steps: int) -> Float[Tensor, "t n D"]:
+def chain(chains: FaceGraph, rows: Float[Tensor, "n D"], steps: int) -> Float[Tensor, "t n D"]:
     """`face`: the chains of rows, straight from one training row to the next; who has none stays."""
     ways, exists = chains.ways(rows, _WANTED.met(chains.answers))
     if not bool(exists.any()):
@@ -87,9 +87,9 @@ def chain(chains: Chains, rows: Float[Tensor, "n D"], steps: int) -> Float[Tenso
     return resample(torch.where(exists[:, None, None], points, rows[:, None]), steps).transpose(0, 1)
 
 
-def link(classifier: LogOdds, rows: Float[Tensor, "m D"]) -> Chains:
+def link(classifier: LogOdds, rows: Float[Tensor, "m D"]) -> FaceGraph:
     """The graph of training rows."""
-    return Chains.of(rows, probabilities(map_blocks(classifier, rows)), torch.ones_like(rows[0]))
+    return FaceGraph.of(rows, probabilities(map_blocks(classifier, rows)), torch.ones_like(rows[0]))
 
 
 def _decoded(vae: VAE, z: Float[Tensor, "n t d"]) -> Float[Tensor, "n t D"]:
@@ -125,7 +125,7 @@ class Scene:
 
     train: Surface
     test: Surface
-    parts: Parts[Classifier, VAE]
+    parts: SearchModels[Classifier, VAE]
     calibration: Calibration
     factual: Tensor
     chart: Tensor
@@ -201,7 +201,7 @@ def build(size: Preset, run: Run, device: torch.device, *, with_flow: bool = Tru
     flow = fit_flow(train.x, epochs=size.flow_epochs, batch_size=256, run=run) if with_flow else None
     correct = (test.y == 0) & (classifier(test.x) <= 0)
     calibration = calibrate(vae, train.x, test.x, seed=run.seed)
-    parts = Parts(classifier, vae, flow).folded()
+    parts = SearchModels(classifier, vae, flow).folded()
     return Scene(train, test, parts, calibration, test.x[correct], test.chart[correct])
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from counterpath.experiments import confidence
-from counterpath.experiments.confidence import Parts, cell, difference, everywhere
+from counterpath.experiments.confidence import SearchModels, cell, difference, everywhere
 
 STEPS = (50, 100, 150)
 OPTIMIZERS = confidence.OPTIMIZERS
@@ -30,7 +30,7 @@ COMPARED = (("rsgd", "sgd"), ("rsgd-c", "sgd"), ("rsgd-c", "rsgd"))
 
 
 def collect(
-    dataset: str, preset: str, seeds: Sequence[int], by_seed: Sequence[dict[str, Any]], parts: Sequence[Parts]
+    dataset: str, preset: str, seeds: Sequence[int], by_seed: Sequence[dict[str, Any]], parts: Sequence[SearchModels]
 ) -> dict[str, Any]:
     """All results of an experiment, in the shape of `results.json`."""
     mean = mean_over_seeds(by_seed)
@@ -54,7 +54,7 @@ def collect(
     }
 
 
-def table(parts: Sequence[Parts]) -> list[dict[str, Any]]:
+def table(parts: Sequence[SearchModels]) -> list[dict[str, Any]]:
     """Rows of the paper's table, and of the baselines, over valid rows and over the rows that all optimisers solved."""
     rows = []
     for steps in STEPS:
@@ -70,7 +70,7 @@ def table(parts: Sequence[Parts]) -> list[dict[str, Any]]:
 
 
 def _row(
-    parts: Sequence[Parts],
+    parts: Sequence[SearchModels],
     run: str,
     steps: int,
     constraint: str,
@@ -99,7 +99,7 @@ def _row(
     return row
 
 
-def differences(parts: Sequence[Parts]) -> list[dict[str, Any]]:
+def differences(parts: Sequence[SearchModels]) -> list[dict[str, Any]]:
     """Paired differences after equal steps on the rows that both solved, with bootstrap intervals."""
     rows = []
     generator = np.random.default_rng(0)
@@ -116,7 +116,7 @@ def differences(parts: Sequence[Parts]) -> list[dict[str, Any]]:
     return rows
 
 
-def by_step(parts: Sequence[Parts]) -> list[dict[str, Any]]:
+def by_step(parts: Sequence[SearchModels]) -> list[dict[str, Any]]:
     """LD of all rows, found or not, and the flip ratio, against the number of steps."""
     rows = []
     for run in _walked(parts):
@@ -252,11 +252,11 @@ def _as_markdown(content: pd.DataFrame) -> list[str]:
     return [header, "|" + "---|" * len(content.columns), *lines]
 
 
-def _common(seed: Parts, runs: Sequence[str], steps: int) -> Tensor:
+def _common(seed: SearchModels, runs: Sequence[str], steps: int) -> Tensor:
     return everywhere([seed[run][f"valid@{steps}"] > 0 for run in runs])
 
 
-def _walked(parts: Sequence[Parts]) -> list[str]:
+def _walked(parts: Sequence[SearchModels]) -> list[str]:
     return [run for run in parts[0] if "path_ld" in parts[0][run]]
 
 

@@ -30,16 +30,16 @@ from counterpath.models.classifier import balanced_accuracy
 from counterpath.models.precision import RBFPrecision
 from counterpath.models.training import Run
 from counterpath.models.vae import VAE, VAETraining, fit_uncertainty
-from counterpath.search.face import Chains
-from counterpath.search.feasible import Scope
+from counterpath.search.face import FaceGraph
+from counterpath.search.feasible import FeasibleSet
 from counterpath.search.geodesic import Travelled, travel
 from counterpath.search.measures import MEASURES, path_distance_to_data, path_length, turning
-from counterpath.search.method import METHODS, Parts
+from counterpath.search.method import METHODS, SearchModels
 from counterpath.search.nearest import nearest_accepted
-from counterpath.search.objective import Objective, Wanted
+from counterpath.search.objective import Objective, Target
 from counterpath.search.paths import stations
-from counterpath.search.residual import Data, Journey
-from counterpath.search.roadmap import Landmarks, Network, Terrain, representatives
+from counterpath.search.residual import Data, ResidualDecoder
+from counterpath.search.roadmap import CostField, Landmarks, Roadmap, representatives
 from counterpath.search.traverse import Trajectory, traverse
 from counterpath.utils.blocks import map_blocks
 from counterpath.utils.devices import resolve_device
@@ -57,10 +57,10 @@ def geodesic(study: Study, progress: bool | None) -> dict[str, Tensor]:
     started = time.perf_counter()
     network = lay(study)
     laid = time.perf_counter()
-    network.ways(network.world(None), Wanted(1))
+    network.ways(network.world(None), Target(1))
     looked = time.perf_counter()
-    data, scope = data_of(study), Scope.of(study.encoder, study.factual, immutable=False)
-    journey = Journey.of(study.vae, scope, generative=True, carry=False)
+    data, scope = data_of(study), FeasibleSet.of(study.encoder, study.factual, immutable=False)
+    journey = ResidualDecoder.of(study.vae, scope, generative=True, carry=False)
     prepared = time.perf_counter()
     _travel(study, network, journey, data, THRESHOLDS[0], progress, refine=False)
     routed = time.perf_counter()
@@ -87,20 +87,20 @@ def face(study: Study, progress: bool | None) -> dict[str, Tensor]:
     """What is measured of the chains of training rows."""
     answers = study.answers(study.train)
     rows = representatives(study.train, answers, 0)
-    chains = Chains.of(study.train[rows], answers[rows], study.encoder.weights.to(study.train))
-    scope = Scope.of(study.encoder, study.factual, immutable=False)
+    chains = FaceGraph.of(study.train[rows], answers[rows], study.encoder.weights.to(study.train))
+    scope = FeasibleSet.of(study.encoder, study.factual, immutable=False)
     measured: dict[str, Tensor] = {}
     for threshold in THRESHOLDS:
-        row, x, *_ = chains.follow(scope, Wanted(1, confidence=threshold))
+        row, x, *_ = chains.follow(scope, Target(1, confidence=threshold))
         measured |= measure(study, row, x, threshold)
     return measured
 
 
-def lay(study: Study) -> Network:
+def lay(study: Study) -> Roadmap:
     """The network on the codes of training rows."""
     answers = study.answers(study.train)
     landmarks = Landmarks.of(study.vae, study.encoder.round, study.train, answers, study.answers, 0)
-    return Network.laid(Terrain.of(study.vae, pullback, landmarks.z, None), landmarks, None, 0)
+    return Roadmap.laid(CostField.of(study.vae, pullback, landmarks.z, None), landmarks, None, 0)
 
 
 def data_of(study: Study) -> Data:
@@ -112,15 +112,15 @@ def data_of(study: Study) -> Data:
 
 def _travel(
     study: Study,
-    network: Network,
-    journey: Journey,
+    network: Roadmap,
+    journey: ResidualDecoder,
     data: Data,
     confidence: float,
     progress: bool | None,
     *,
     refine: bool = True,
 ) -> Travelled:
-    wanted = Wanted(1, confidence=confidence)
+    wanted = Target(1, confidence=confidence)
     return travel(
         network,
         journey,
@@ -253,7 +253,7 @@ def _kept(path: Path, job: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]
 
 
 def _walk(study: Study, name: str, fidelity: float, damping: float, progress: bool | None) -> dict[str, Tensor]:
-    method = METHODS[name](Parts(study.classifier, study.vae))
+    method = METHODS[name](SearchModels(study.classifier, study.vae))
     started = time.perf_counter()
     found = traverse(
         method.model,
@@ -372,7 +372,7 @@ def _trade_off(study: Study, size: Preset, run: Run, path: Path, bandwidth: floa
     """Squared LD and flip ratio after 150 steps, with the uncertainty fitted anew at a bandwidth."""
 
     def job() -> dict[str, Tensor]:
-        vae = Parts(study.classifier, study.vae).folded().vae
+        vae = SearchModels(study.classifier, study.vae).folded().vae
         assert vae is not None
         old = vae.precision
         vae.precision = RBFPrecision(vae.latent, study.train.shape[-1], len(old.centers), zeta=old.zeta).to(study.train)
@@ -390,7 +390,7 @@ def _ends(study: Study, vae: VAE, count: int, damping: float) -> dict[str, Tenso
     factual = study.factual[:count]
     measured: dict[str, Tensor] = {}
     for name in ("rsgd", "rsgd-c"):
-        method = METHODS[name](Parts(study.classifier, vae))
+        method = METHODS[name](SearchModels(study.classifier, vae))
         objective = Objective(study.classifier)
         end = traverse(method.model, method.metric, objective, factual, steps=STEPS[-1], damping=damping).end
         case = study.case(end, factual=factual)

@@ -22,7 +22,7 @@ from counterpath.explanation import Explanation, path_columns, plan_index, wordi
 from counterpath.explanation.milestones import END, MILESTONES, only_milestones
 from counterpath.explanation.provenance import made_since
 from counterpath.explanation.wording import amounts
-from counterpath.fitting.fitted import Learned
+from counterpath.fitting.fitted import FittedModels
 from counterpath.search.measures import MEASURES, Case
 from counterpath.search.paths import Paths, firsts, picked
 
@@ -30,7 +30,9 @@ _AT_ONCE = 4096
 """Of how many paths all points are a table at the same time, if few of them are kept."""
 
 
-def table_of(learned: Learned, group: Group, paths: Paths, factuals: pd.DataFrame, keep: str) -> pd.DataFrame | None:
+def table_of(
+    learned: FittedModels, group: Group, paths: Paths, factuals: pd.DataFrame, keep: str
+) -> pd.DataFrame | None:
     """As much of the paths of a group as is kept, in the columns of `Explanation.paths`; None if that is nothing.
 
     Args:
@@ -105,7 +107,9 @@ def interleaved(
     return whole.iloc[np.argsort(np.concatenate([places, given_places]))].reset_index(drop=True)
 
 
-def _points(learned: Learned, paths: Paths, place: Tensor, factual: Tensor, factuals: pd.DataFrame) -> pd.DataFrame:
+def _points(
+    learned: FittedModels, paths: Paths, place: Tensor, factual: Tensor, factuals: pd.DataFrame
+) -> pd.DataFrame:
     """All points of paths in original units, row after row."""
     schema, first = learned.encoder.schema, firsts(paths.row)
     moved = ((paths.x[1:] - paths.x[:-1]) * learned.encoder.weights.to(paths.x)).norm(dim=-1)
@@ -143,7 +147,7 @@ _LANDSCAPE = 1500
 
 
 def assemble(
-    learned: Learned,
+    learned: FittedModels,
     factuals: pd.DataFrame,
     imputed: Sequence[Sequence[str]],
     unknown: Sequence[str],
@@ -216,7 +220,7 @@ def assemble(
 
 
 def _kept(
-    learned: Learned, factuals: pd.DataFrame, keep: str, group: Group, paths: Paths
+    learned: FittedModels, factuals: pd.DataFrame, keep: str, group: Group, paths: Paths
 ) -> tuple[Group, pd.DataFrame | None]:
     """A group, and as much of its paths as is kept."""
     return group, table_of(learned, group, paths, factuals, keep)
@@ -243,7 +247,7 @@ def _status_table(
     )
 
 
-def _as_returned(learned: Learned, group: Group, counterfactuals: pd.DataFrame) -> tuple[Group, Tensor]:
+def _as_returned(learned: FittedModels, group: Group, counterfactuals: pd.DataFrame) -> tuple[Group, Tensor]:
     """What the model says about the rows exactly as they are returned, and the group, whose status keeps to it.
 
     A feature that is as it was is returned as it was given; what it is decoded as differs in the eighth digit.
@@ -269,7 +273,7 @@ def _counterfactuals(encoder: Encoder, factuals: pd.DataFrame, groups: Sequence[
     return interleaved(decoded, moved, factuals.iloc[rest], rest).set_axis(factuals.index)
 
 
-def _measures(learned: Learned, groups: Sequence[Group], index: pd.Index) -> pd.DataFrame:
+def _measures(learned: FittedModels, groups: Sequence[Group], index: pd.Index) -> pd.DataFrame:
     """Every measure of every row; those that were not explained have none."""
     values = {name: np.full(len(index), np.nan) for name in (*MEASURES, "steps")}
     for group in groups:

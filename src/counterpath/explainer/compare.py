@@ -106,7 +106,7 @@ def compare(
     names = list(dict.fromkeys([*check_methods(methods), NEAREST]))
     for name in names:
         if name != NEAREST:
-            METHODS[name](explainer.learned_.parts)  # a missing flow should not show after minutes of searching
+            METHODS[name](explainer.models_.parts)  # a missing flow should not show after minutes of searching
     results, took = {}, {}
     for name in names:
         started = time.monotonic()

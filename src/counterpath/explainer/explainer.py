@@ -22,15 +22,15 @@ from counterpath.explanation import Explanation
 from counterpath.explanation.milestones import ALL, KEEP
 from counterpath.fitting import persistence
 from counterpath.fitting.diagnostics import Diagnostics, diagnose
-from counterpath.fitting.fitted import Learned
+from counterpath.fitting.fitted import FittedModels
 from counterpath.fitting.persistence import fitting_together, pack, parameters_of, plain_parameters, unpack
 from counterpath.fitting.prepare import Target, prepared, training, unknown_categories
-from counterpath.fitting.train import Lessons, Sizes, labels_for, learn
+from counterpath.fitting.train import FitConfig, Sizes, labels_for, learn
 from counterpath.models.explained import Labels, labels_of
 from counterpath.models.generator import Autoencoder
 from counterpath.models.training import Run
 from counterpath.search.method import AMBIENTS, METHODS
-from counterpath.search.problem import Walk
+from counterpath.search.problem import SearchOptions
 from counterpath.utils.deadline import Over, after
 from counterpath.utils.devices import resolve_device
 from counterpath.utils.errors import CounterpathWarning, InputError, NotFittedError, choose
@@ -161,7 +161,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         given = training(table, target, schema, encoder, missing=self.missing)
         rows = given.encoder.encode(given.features).to(device)
         known = None if given.labels is None else labels_of(given.labels)
-        lessons = Lessons(
+        lessons = FitConfig(
             model,
             generator,
             self.method,
@@ -229,7 +229,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
             feature_costs=feature_costs,
         )
         settings, over = self._settings(), after(time_limit, should_stop)
-        walk = Walk(**{name: settings[name] for name in WALK}, over=over, progress=self.progress)
+        walk = SearchOptions(**{name: settings[name] for name in WALK}, over=over, progress=self.progress)
         classes = learned.subject.classes
         place = None if target_class == OTHER and OTHER not in classes else learned.subject.index(target_class)
         request = Request(place, confidence, method or self.method, walk, paths, constraints, plans)
@@ -319,9 +319,15 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         return explainer._fitted(learned, imputer, target, diagnostics, warn=False)
 
     def _fitted(
-        self, learned: Learned, imputer: Imputer | None, target: str | None, diagnostics: Diagnostics, *, warn: bool
+        self,
+        learned: FittedModels,
+        imputer: Imputer | None,
+        target: str | None,
+        diagnostics: Diagnostics,
+        *,
+        warn: bool,
     ) -> "Explainer":
-        self.learned_ = learned
+        self.models_ = learned
         self.imputer_ = imputer
         self.target_ = target
         self.diagnostics_ = diagnostics
@@ -333,10 +339,10 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
             warnings.warn(f"{diagnostics.alarm} See explainer.diagnostics().", CounterpathWarning, stacklevel=3)
         return self
 
-    def _learned(self) -> Learned:
-        if not hasattr(self, "learned_"):
+    def _learned(self) -> FittedModels:
+        if not hasattr(self, "models_"):
             raise NotFittedError("this Explainer has not been fitted: call fit(table, target='column') first")
-        learned: Learned = self.learned_
+        learned: FittedModels = self.models_
         return learned
 
     def _settings(self) -> dict[str, Any]:

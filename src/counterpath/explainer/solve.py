@@ -11,14 +11,14 @@ from counterpath.data import constraints
 from counterpath.data.constraints import Constraints
 from counterpath.data.status import BindingConstraint, Cause, Status, StatusCode
 from counterpath.explanation.milestones import ALL, check_keep
-from counterpath.fitting.fitted import Learned
-from counterpath.search.conflicts import obstacles
+from counterpath.fitting.fitted import FittedModels
+from counterpath.search.conflicts import binding_constraints
 from counterpath.search.diverse import Plans, one_plan, several_plans
-from counterpath.search.feasible import Scope
+from counterpath.search.feasible import FeasibleSet
 from counterpath.search.method import METHODS
-from counterpath.search.objective import Wanted
+from counterpath.search.objective import Target
 from counterpath.search.paths import Paths
-from counterpath.search.problem import AT_ONCE, Walk
+from counterpath.search.problem import AT_ONCE, SearchOptions
 from counterpath.search.traverse import StopReason
 from counterpath.utils.errors import InputError, choose
 
@@ -51,7 +51,7 @@ class Request:
     target: int | None
     confidence: float
     method: str
-    walk: Walk
+    walk: SearchOptions
     paths: str = ALL
     constraints: Constraints = field(default_factory=Constraints)
     plans: int = 1
@@ -66,11 +66,11 @@ class Request:
             )
         self.wanted(0)
 
-    def wanted(self, now: int) -> Wanted:
+    def wanted(self, now: int) -> Target:
         """What a row wants that is in class `now`."""
         if self.target is None:
-            return Wanted(now, other=True, confidence=self.confidence)
-        return Wanted(self.target, confidence=self.confidence)
+            return Target(now, other=True, confidence=self.confidence)
+        return Target(self.target, confidence=self.confidence)
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Group:
         status: What became of each.
     """
 
-    wanted: Wanted
+    wanted: Target
     place: Tensor
     factual: Tensor
     before: Tensor
@@ -105,7 +105,7 @@ Found = tuple[Group, Paths]
 """A group, and the way from each of its rows, whose last point is what is returned."""
 
 
-def answer(learned: Learned, frame: pd.DataFrame, place: Tensor, request: Request) -> Iterator[Found]:
+def answer(learned: FittedModels, frame: pd.DataFrame, place: Tensor, request: Request) -> Iterator[Found]:
     """Search for every row, in groups that want the same and are not too large.
 
     A group is searched for when it is asked for. So whoever keeps little of its paths needs no more memory for many
@@ -134,12 +134,12 @@ def answer(learned: Learned, frame: pd.DataFrame, place: Tensor, request: Reques
         for rows, find in ((member & already, _unsearched), (member & ~already, _searched)):
             for some in rows.nonzero()[:, 0].split(max(AT_ONCE // request.plans, 1)):
                 if len(some):
-                    scope = Scope.of(learned.encoder, x[some], bounds.at(some), weights)
+                    scope = FeasibleSet.of(learned.encoder, x[some], bounds.at(some), weights)
                     yield find(learned, scope, answers[some], place[some], wanted, request)
 
 
 def _unsearched(
-    learned: Learned, scope: Scope, before: Tensor, place: Tensor, wanted: Wanted, request: Request
+    learned: FittedModels, scope: FeasibleSet, before: Tensor, place: Tensor, wanted: Target, request: Request
 ) -> Found:
     paths = learned.quest(request.walk).stay(_repeated(scope, request.plans), wanted)
     exists = torch.arange(len(paths.reason), device=place.device) % request.plans == 0
@@ -147,10 +147,12 @@ def _unsearched(
     return _group(Plans(paths, exists, torch.zeros_like(exists)), status, scope, before, place, wanted, request)
 
 
-def _searched(learned: Learned, scope: Scope, before: Tensor, place: Tensor, wanted: Wanted, request: Request) -> Found:
+def _searched(
+    learned: FittedModels, scope: FeasibleSet, before: Tensor, place: Tensor, wanted: Target, request: Request
+) -> Found:
     quest, most = learned.quest(request.walk), request.constraints.max_changes
 
-    def search(within: Scope) -> Paths:
+    def search(within: FeasibleSet) -> Paths:
         if request.method == NEAREST:
             return quest.line(within, learned.rows, learned.answers, wanted)
         return quest.pursue(METHODS[request.method](learned.parts), within, wanted)
@@ -166,7 +168,7 @@ def _searched(learned: Learned, scope: Scope, before: Tensor, place: Tensor, wan
     paths = plans.paths
     short = (~paths.found & plans.exists & (paths.reason != StopReason.OUT_OF_TIME)).nonzero()[:, 0]
     wide = _repeated(scope, request.plans).at(short)
-    ways = obstacles(wide, paths.x[paths.last[short]], probability, request.constraints) if len(short) else []
+    ways = binding_constraints(wide, paths.x[paths.last[short]], probability, request.constraints) if len(short) else []
     in_the_way = dict(zip(short.tolist(), ways, strict=True))
     return _group(plans, _statuses(paths, request, in_the_way), scope, before, place, wanted, request)
 
@@ -174,10 +176,10 @@ def _searched(learned: Learned, scope: Scope, before: Tensor, place: Tensor, wan
 def _group(
     plans: Plans,
     status: Sequence[Status],
-    scope: Scope,
+    scope: FeasibleSet,
     before: Tensor,
     place: Tensor,
-    wanted: Wanted,
+    wanted: Target,
     request: Request,
 ) -> Found:
     """One row for each person and plan."""
@@ -197,7 +199,7 @@ def _group(
     return group, plans.paths
 
 
-def _repeated(scope: Scope, count: int) -> Scope:
+def _repeated(scope: FeasibleSet, count: int) -> FeasibleSet:
     return scope.at(torch.arange(len(scope), device=scope.factual.device).repeat_interleave(count))
 
 

@@ -30,7 +30,7 @@ from counterpath.explorer.plotting import (
     shown,
     soft,
 )
-from counterpath.fitting.fitted import Learned
+from counterpath.fitting.fitted import FittedModels
 from counterpath.geometry.metric import DAMPING, damped, volume
 from counterpath.models.latent import given
 from counterpath.search.method import METHODS
@@ -305,7 +305,7 @@ def relief_for(explainer: Explainer, person: pd.DataFrame, method: str = "rsgd")
     Returns:
         None where the latent space has one dimension only, and the map no area.
     """
-    learned: Learned = explainer.learned_
+    learned: FittedModels = explainer.models_
     view = learned.view
     if len(view.center) < 2:
         return None
@@ -336,7 +336,7 @@ def _sides(points: Float[Tensor, "n 2"]) -> tuple[Float[Tensor, "m"], Float[Tens
     return x, y
 
 
-def _codes_at(learned: Learned, places: Float[Tensor, "m 2"]) -> Float[Tensor, "m d"]:
+def _codes_at(learned: FittedModels, places: Float[Tensor, "m 2"]) -> Float[Tensor, "m d"]:
     """A code for every place on the map."""
     view = learned.view
     order = torch.randperm(len(learned.rows), generator=torch.Generator().manual_seed(0))[:_CODES]

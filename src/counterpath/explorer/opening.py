@@ -106,7 +106,7 @@ class Opening:
         explainer, table = self._load()
         self._heard("Asking the model about everybody", 0, 0, "")
         own = table is None
-        people = People.of(explainer, explainer.encoder_.decode(explainer.learned_.rows) if own else table)
+        people = People.of(explainer, explainer.encoder_.decode(explainer.models_.rows) if own else table)
         with track("Warming up", total=2, shown=False) as advance:
             warm_up(explainer, people, advance)
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", self.title).strip("-._")[:_LONGEST] or "model"

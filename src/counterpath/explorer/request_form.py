@@ -117,7 +117,7 @@ class Wanting:
 
 def _is_fitted(explainer: Explainer, name: str) -> bool:
     try:
-        METHODS[name](explainer.learned_.parts)
+        METHODS[name](explainer.models_.parts)
     except NotFittedError:
         return False
     return True

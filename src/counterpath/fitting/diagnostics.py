@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from counterpath.data.schema import KINDS
-from counterpath.fitting.fitted import Learned
+from counterpath.fitting.fitted import FittedModels
 from counterpath.models.calibration import Calibration, calibrate
 from counterpath.models.latent import given
 from counterpath.models.surrogate import Agreement
@@ -183,7 +183,7 @@ class Diagnostics:
                 yield Finding(FAIR, text, "class_weight='balanced', or more rows of that class.")
 
 
-def diagnose(learned: Learned, *, labels: Tensor | None = None, seed: int = 0) -> Diagnostics:
+def diagnose(learned: FittedModels, *, labels: Tensor | None = None, seed: int = 0) -> Diagnostics:
     """Measure the models on held-out rows; on all rows where none were held out.
 
     Args:
@@ -220,7 +220,7 @@ def diagnose(learned: Learned, *, labels: Tensor | None = None, seed: int = 0) -
     )
 
 
-def _balanced_accuracy(learned: Learned, labels: Tensor) -> float:
+def _balanced_accuracy(learned: FittedModels, labels: Tensor) -> float:
     """The mean over the classes of the share of held-out rows that is predicted right."""
     measured = learned.held_out if bool(learned.held_out.any()) else ~learned.held_out
     right = (learned.answers.argmax(-1) == labels)[measured].double()
@@ -228,7 +228,7 @@ def _balanced_accuracy(learned: Learned, labels: Tensor) -> float:
     return float(torch.stack([right[labels == place].mean() for place in labels.unique()]).mean())
 
 
-def _reconstruction(learned: Learned, before: Tensor, after: Tensor) -> pd.DataFrame:
+def _reconstruction(learned: FittedModels, before: Tensor, after: Tensor) -> pd.DataFrame:
     first, second = (learned.encoder.decode(rows) for rows in (before, after))
     lines = []
     for feature, columns in zip(learned.encoder.schema, learned.encoder.layout, strict=True):

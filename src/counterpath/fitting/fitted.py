@@ -17,11 +17,11 @@ from counterpath.models.flow import FlowModel
 from counterpath.models.generator import Generator
 from counterpath.models.latent import LatentModel, given
 from counterpath.models.vae import VAE
-from counterpath.search.face import Chains
-from counterpath.search.method import AMBIENTS, AnyParts, Parts
-from counterpath.search.problem import Quest, Walk
+from counterpath.search.face import FaceGraph
+from counterpath.search.method import AMBIENTS, AnyModels, SearchModels
+from counterpath.search.problem import Problem, SearchOptions
 from counterpath.search.residual import Data
-from counterpath.search.roadmap import Landmarks, Network, Terrain, representatives
+from counterpath.search.roadmap import CostField, Landmarks, Roadmap, representatives
 from counterpath.utils.blocks import map_blocks
 
 _REACHING = 1000
@@ -29,7 +29,7 @@ _MOST_DATA = 100_000
 
 
 @dataclass(frozen=True)
-class View:
+class LatentMap:
     """A flat picture of codes: themselves if they are flat, otherwise their two principal components.
 
     Attributes:
@@ -45,7 +45,7 @@ class View:
     note: str
 
     @classmethod
-    def of(cls, codes: Float[Tensor, "n d"]) -> "View":
+    def of(cls, codes: Float[Tensor, "n d"]) -> "LatentMap":
         """The view that shows most of the codes' variance."""
         z = codes.detach().double().cpu()
         width = z.shape[1]
@@ -66,7 +66,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class Learned:
+class FittedModels:
     """What was learned.
 
     Attributes:
@@ -96,9 +96,9 @@ class Learned:
     priced: bool = True
 
     @cached_property
-    def parts(self) -> AnyParts:
+    def parts(self) -> AnyModels:
         """The models as they are searched."""
-        return Parts[Any, Any](self.subject.classifier, self.generator, self.flow).folded()
+        return SearchModels[Any, Any](self.subject.classifier, self.generator, self.flow).folded()
 
     @property
     def space(self) -> LatentModel:
@@ -132,32 +132,32 @@ class Learned:
         return Data(sample, *limits, every=self.neighbours)
 
     @cached_property
-    def terrain(self) -> Terrain:
+    def terrain(self) -> CostField:
         """What moving through the latent space costs."""
         assert self.landmarks is not None
         metric, told = AMBIENTS[self.ambient](self.parts), given(self.space, self.landmarks.x)
-        return Terrain.of(self.space, metric, self.landmarks.z, told, plain=not self.priced)
+        return CostField.of(self.space, metric, self.landmarks.z, told, plain=not self.priced)
 
     @cached_property
-    def network(self) -> Network | None:
+    def network(self) -> Roadmap | None:
         """Roads through the latent space."""
-        return None if self.landmarks is None else Network(self.terrain, self.landmarks, self.graph)
+        return None if self.landmarks is None else Roadmap(self.terrain, self.landmarks, self.graph)
 
     @cached_property
-    def chains(self) -> Chains:
+    def chains(self) -> FaceGraph:
         """Roads from training row to training row."""
         rows = representatives(self.rows, self.answers, 0)
-        return Chains.of(self.rows[rows], self.answers[rows], self.encoder.weights.to(self.rows))
+        return FaceGraph.of(self.rows[rows], self.answers[rows], self.encoder.weights.to(self.rows))
 
     def ask(self, x: Float[Tensor, "m D"]) -> Float[Tensor, "m K"]:
         """What the model under explanation says about rows; about the training rows it is asked only once."""
         return self.answers if x is self.rows else self.subject.answers(x)
 
     @cached_property
-    def view(self) -> "View":
+    def view(self) -> "LatentMap":
         """How codes are shown on a flat map."""
         with torch.no_grad():
-            return View.of(map_blocks(self.space.encode, self.rows))
+            return LatentMap.of(map_blocks(self.space.encode, self.rows))
 
     def landscape(self, count: int) -> pd.DataFrame:
         """Where training rows lie on the map, at most `count` of them, and what the model decides for them."""
@@ -172,8 +172,8 @@ class Learned:
             }
         )
 
-    def quest(self, walk: Walk) -> Quest:
+    def quest(self, walk: SearchOptions) -> Problem:
         """A search with these models."""
         exact = self.subject.kind != "asked"
         classifier, answers = self.parts.classifier, self.subject.answers
-        return Quest(classifier, answers, exact, self.space, self.network, walk, self.data, lambda: self.chains)
+        return Problem(classifier, answers, exact, self.space, self.network, walk, self.data, lambda: self.chains)

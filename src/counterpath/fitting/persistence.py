@@ -29,7 +29,7 @@ from safetensors import torch as safetensors
 from torch import Tensor, nn
 
 from counterpath.data.encoding import Encoder
-from counterpath.fitting.fitted import Learned
+from counterpath.fitting.fitted import FittedModels
 from counterpath.fitting.train import torch_subject
 from counterpath.geometry.graph import Graph
 from counterpath.models.classifier import Classifier
@@ -337,7 +337,7 @@ _PROBES = 64
 _CLOSE = 1e-4
 
 
-def pack(learned: Learned) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def pack(learned: FittedModels) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Everything that was learned, as JSON and tensors."""
     subject, space = learned.subject, learned.generator
     tensors = {"rows": learned.rows, "held_out": learned.held_out, "answers": learned.answers}
@@ -373,7 +373,7 @@ def pack(learned: Learned) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 def unpack(
     config: Mapping[str, Any], tensors: Mapping[str, Tensor], *, model: Any, generator: Any, device: torch.device
-) -> Learned:
+) -> FittedModels:
     """The value that `pack` packed.
 
     Args:
@@ -393,7 +393,7 @@ def unpack(
         rows, held_out, answers = tensors["rows"], tensors["held_out"].bool(), tensors["answers"]
         roads = config["roads"]
         graph = _graph(len(landmarks.z), tensors) if roads["graph"] else None
-        learned = Learned(
+        learned = FittedModels(
             encoder,
             subject,
             space,
@@ -458,7 +458,7 @@ def _subject(config: Mapping[str, Any], encoder: Encoder, tensors: Mapping[str, 
     return subject
 
 
-def _insist_same(learned: Learned, model: Any) -> None:
+def _insist_same(learned: FittedModels, model: Any) -> None:
     """Raise an error unless a user's model answers as it did when the explainer was fitted."""
     probe, expected = learned.subject.answers(learned.rows[:_PROBES]), learned.answers[:_PROBES]
     if probe.shape != expected.shape or bool(((probe - expected).abs() > _CLOSE).any()):

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from counterpath.data.encoding import Encoder
-from counterpath.fitting.fitted import Learned
+from counterpath.fitting.fitted import FittedModels
 from counterpath.models.classifier import Classifier, fit_classifier
 from counterpath.models.explained import (
     Labelled,
@@ -32,11 +32,11 @@ from counterpath.models.layers import fold, settle
 from counterpath.models.surrogate import Agreement, Answers, Lesson, agreement, fit_surrogate, mistakes
 from counterpath.models.training import Run
 from counterpath.models.vae import OUTPUTS, VAE, VAETraining, fit_uncertainty, fit_vae
-from counterpath.search.feasible import Scope
-from counterpath.search.method import METHODS, Parts
-from counterpath.search.objective import Wanted
-from counterpath.search.problem import Quest, Walk
-from counterpath.search.roadmap import Landmarks, Network
+from counterpath.search.feasible import FeasibleSet
+from counterpath.search.method import METHODS, SearchModels
+from counterpath.search.objective import Target
+from counterpath.search.problem import Problem, SearchOptions
+from counterpath.search.roadmap import Landmarks, Roadmap
 from counterpath.utils.errors import InputError, choose
 
 _MOST_HELD_OUT = 4000
@@ -181,22 +181,22 @@ def _visited(
     surrogate: Classifier, answers: Answers, space: VAE | Generator, encoder: Encoder, rows: Tensor, seed: int
 ) -> Lesson:
     """Rows that searches from a few training rows to any other class visit, as long as the surrogate is followed."""
-    parts = Parts[Any, Any](surrogate, space).folded()
+    parts = SearchModels[Any, Any](surrogate, space).folded()
     assert parts.vae is not None
     told = differentiable(surrogate)
-    quest = Quest(parts.classifier, told, True, parts.vae, None, Walk(max_steps=_VISITS))
+    quest = Problem(parts.classifier, told, True, parts.vae, None, SearchOptions(max_steps=_VISITS))
     order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))[:_VISITORS]
     start = rows[order.to(rows.device)]
     now, method = told(start).argmax(-1), METHODS["rsgd"](parts)
     seen = [
-        quest.pursue(method, Scope.of(encoder, start[now == place]), Wanted(place, other=True, confidence=0.7)).x
+        quest.pursue(method, FeasibleSet.of(encoder, start[now == place]), Target(place, other=True, confidence=0.7)).x
         for place in now.unique().tolist()
     ]
     x = torch.unique(torch.cat(seen), dim=0)
     return Lesson(x, answers(x))
 
 
-def with_roads(learned: Learned, seed: int) -> Learned:
+def with_roads(learned: FittedModels, seed: int) -> FittedModels:
     """The same with landmarks and the graph on them.
 
     Landmarks are training rows as they are decoded: different ones, at most 20,000 of them drawn at random, and of each
@@ -207,7 +207,7 @@ def with_roads(learned: Learned, seed: int) -> Learned:
     if len(learned.encoder.schema.immutable) and given(learned.space, learned.rows[:1]) is not None:
         return learned  # nobody keeps nothing
     told = given(learned.space, landmarks.x[:1])
-    return replace(learned, graph=Network.laid(learned.terrain, landmarks, told, seed).graph)
+    return replace(learned, graph=Roadmap.laid(learned.terrain, landmarks, told, seed).graph)
 
 
 def learn_flow(rows: Tensor, run: Run) -> FlowModel:
@@ -258,7 +258,7 @@ def _categories(encoder: Encoder, rows: Tensor) -> Tensor | None:
 
 
 @dataclass(frozen=True)
-class Lessons:
+class FitConfig:
     """What is to be learned, and how.
 
     Attributes:
@@ -284,7 +284,7 @@ class Lessons:
     priced: bool = True
 
 
-def learn(lessons: Lessons, encoder: Encoder, rows: Float[Tensor, "n D"], labelled: Labelled | None) -> Learned:
+def learn(lessons: FitConfig, encoder: Encoder, rows: Float[Tensor, "n D"], labelled: Labelled | None) -> FittedModels:
     """Learn from encoded training rows and, if there are any, their labels."""
     model, run = lessons.model, lessons.run
     classes = _classes(lessons, encoder, rows, labelled and labelled[0])  # before anything is trained
@@ -301,7 +301,7 @@ def learn(lessons: Lessons, encoder: Encoder, rows: Float[Tensor, "n D"], labell
     else:
         subject = learn_surrogate(model, classes, space, encoder, rows, held_out, run)
     flow = learn_flow(trained, run) if lessons.method == "flow" else None
-    learned = Learned(
+    learned = FittedModels(
         encoder,
         subject,
         space,
@@ -315,14 +315,14 @@ def learn(lessons: Lessons, encoder: Encoder, rows: Float[Tensor, "n D"], labell
     return with_roads(learned, run.seed)
 
 
-def labels_for(learned: Learned, labelled: Labelled | None) -> Tensor | None:
+def labels_for(learned: FittedModels, labelled: Labelled | None) -> Tensor | None:
     """The labels of the training rows as the model's classes; None if there are none, or they are others."""
     if labelled is None or len(labelled[0]) != len(learned.subject.classes):
         return None
     return torch.from_numpy(labelled[1]).to(learned.rows.device)
 
 
-def _classes(lessons: Lessons, encoder: Encoder, rows: Float[Tensor, "n D"], labels: Labels | None) -> Labels:
+def _classes(lessons: FitConfig, encoder: Encoder, rows: Float[Tensor, "n D"], labels: Labels | None) -> Labels:
     """The classes of the model under explanation; it is tried on a row, or all rows, to see that it works."""
     model = lessons.model
     if model is None:

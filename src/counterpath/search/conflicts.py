@@ -10,14 +10,14 @@ from counterpath.data.constraints import Constraints
 from counterpath.data.encoding import Encoder
 from counterpath.data.status import BindingConstraint
 from counterpath.search.diverse import Score
-from counterpath.search.feasible import Scope
+from counterpath.search.feasible import FeasibleSet
 
 _VALUES = 9
 _MORE = 1e-6
 
 
-def obstacles(
-    scope: Scope, end: Float[Tensor, "n D"], probability: Score, constraints: Constraints
+def binding_constraints(
+    scope: FeasibleSet, end: Float[Tensor, "n D"], probability: Score, constraints: Constraints
 ) -> list[list[BindingConstraint]]:
     """For every person the constraints that bind at the end of their path, the one that costs most first.
 
@@ -60,7 +60,7 @@ def _alternatives(encoder: Encoder, end: Tensor, feature: int) -> Iterator[Tenso
         yield legal
 
 
-def _kind(scope: Scope, constraints: Constraints, name: str, *, rises: bool) -> str:
+def _kind(scope: FeasibleSet, constraints: Constraints, name: str, *, rises: bool) -> str:
     if name in scope.encoder.schema.immutable:
         return "immutable"
     if name in constraints.lock:

@@ -8,11 +8,11 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from counterpath.search.feasible import Scope
+from counterpath.search.feasible import FeasibleSet
 from counterpath.search.paths import Paths, better, firsts, merged, picked, some
 from counterpath.search.traverse import StopReason
 
-Search = Callable[[Scope], Paths]
+Search = Callable[[FeasibleSet], Paths]
 """Looks for one counterfactual a person within a scope."""
 Score = Callable[[Tensor], Tensor]
 
@@ -34,7 +34,7 @@ class Plans:
     cut: Bool[Tensor, "p"]
 
 
-def one_plan(search: Search, scope: Scope, probability: Score, most: int | None = None) -> Paths:
+def one_plan(search: Search, scope: FeasibleSet, probability: Score, most: int | None = None) -> Paths:
     """A counterfactual for each person, with at most so many features changed at any point of its path.
 
     Where some features cost more, it is also looked for with those of each level and above held, and the cheapest
@@ -58,7 +58,9 @@ def one_plan(search: Search, scope: Scope, probability: Score, most: int | None 
     return paths if most is None else _limited(search, scope, paths, probability, most)
 
 
-def several_plans(search: Search, scope: Scope, probability: Score, *, count: int, most: int | None = None) -> Plans:
+def several_plans(
+    search: Search, scope: FeasibleSet, probability: Score, *, count: int, most: int | None = None
+) -> Plans:
     """Up to `count` plans for each person, none of which changes all features that a cheaper one changes.
 
     The next plans are looked for with one feature held that a plan before changes, for each such feature; the cheapest
@@ -75,13 +77,13 @@ def several_plans(search: Search, scope: Scope, probability: Score, *, count: in
     return found.chosen(count)
 
 
-def changed_most(scope: Scope, paths: Paths) -> Int[Tensor, "n"]:
+def changed_most(scope: FeasibleSet, paths: Paths) -> Int[Tensor, "n"]:
     """How many features are changed at that point of each path where most are."""
     changed = scope.encoder.changed(scope.factual[paths.row], paths.x).sum(-1)
     return torch.zeros_like(paths.reason).scatter_reduce(0, paths.row, changed, "amax")
 
 
-def _cheaper(scope: Scope, before: Paths, after: Paths) -> Paths:
+def _cheaper(scope: FeasibleSet, before: Paths, after: Paths) -> Paths:
     """Of two searches for the same people the later one where it alone got there, or at less cost."""
     costs = [scope.cost(paths.x[paths.last]) for paths in (before, after)]
     taken = after.found & (~before.found | (costs[1] < costs[0]))
@@ -89,7 +91,7 @@ def _cheaper(scope: Scope, before: Paths, after: Paths) -> Paths:
     return merged([(places[~taken], some(before, ~taken)), (places[taken], some(after, taken))])
 
 
-def _again(search: Search, scope: Scope, paths: Paths, held: Tensor, rows: Tensor) -> Paths:
+def _again(search: Search, scope: FeasibleSet, paths: Paths, held: Tensor, rows: Tensor) -> Paths:
     """The paths, some rows searched for again with further columns held."""
     if not bool(rows.any()):
         return paths
@@ -98,7 +100,7 @@ def _again(search: Search, scope: Scope, paths: Paths, held: Tensor, rows: Tenso
     return merged([(places[~rows], some(paths, ~rows)), (places[rows], later)])
 
 
-def _limited(search: Search, scope: Scope, paths: Paths, probability: Score, most: int) -> Paths:
+def _limited(search: Search, scope: FeasibleSet, paths: Paths, probability: Score, most: int) -> Paths:
     fits = changed_most(scope, paths) <= most
     pending = (~fits).nonzero()[:, 0]
     if len(pending) == 0:
@@ -117,7 +119,7 @@ def _limited(search: Search, scope: Scope, paths: Paths, probability: Score, mos
     return merged([*kept, (pending, best)])
 
 
-def _within(search: Search, scope: Scope, free: Tensor, ranked: Tensor, sets: list[tuple[int, ...]]) -> Paths:
+def _within(search: Search, scope: FeasibleSet, free: Tensor, ranked: Tensor, sets: list[tuple[int, ...]]) -> Paths:
     """For each person the first set of features within which there is a counterfactual, or else the best."""
     count = len(sets)
     rows = torch.arange(len(scope), device=free.device).repeat_interleave(count)
@@ -130,7 +132,7 @@ def _within(search: Search, scope: Scope, free: Tensor, ranked: Tensor, sets: li
     return picked(paths, torch.arange(len(scope), device=free.device) * count + which)
 
 
-def _ranked(scope: Scope, end: Tensor, free: Tensor, probability: Score) -> Int[Tensor, "n f"]:
+def _ranked(scope: FeasibleSet, end: Tensor, free: Tensor, probability: Score) -> Int[Tensor, "n f"]:
     """Features by how much of the probability their return to the person costs, most first; held ones last."""
     there, lost = probability(end), []
     for columns in scope.encoder.layout:
@@ -150,7 +152,7 @@ def _sets(features: int, size: int) -> Iterator[tuple[int, ...]]:
 class _Found:
     """The plans of every person, as they are found."""
 
-    def __init__(self, scope: Scope, first: Paths) -> None:
+    def __init__(self, scope: FeasibleSet, first: Paths) -> None:
         self.scope = scope
         self.pieces: list[Paths] = []
         self.plans: list[list[_Plan]] = [[] for _ in range(len(scope))]

@@ -15,15 +15,15 @@ from torch import Tensor
 
 from counterpath.geometry.graph import Graph, build_graph
 from counterpath.geometry.neighbours import Neighbours
-from counterpath.search.feasible import Scope
-from counterpath.search.objective import Wanted
+from counterpath.search.feasible import FeasibleSet
+from counterpath.search.objective import Target
 from counterpath.utils.deadline import Over, unlimited
 
 NEIGHBOURS = 20
 
 
 @dataclass(frozen=True)
-class Chains:
+class FaceGraph:
     """Training rows, and the graph of which of them are neighbours.
 
     Attributes:
@@ -39,7 +39,7 @@ class Chains:
     weights: Float[Tensor, "D"]
 
     @classmethod
-    def of(cls, rows: Float[Tensor, "m D"], answers: Float[Tensor, "m K"], weights: Float[Tensor, "D"]) -> "Chains":
+    def of(cls, rows: Float[Tensor, "m D"], answers: Float[Tensor, "m K"], weights: Float[Tensor, "D"]) -> "FaceGraph":
         """The graph of rows."""
         points = rows * weights
 
@@ -50,7 +50,7 @@ class Chains:
         return cls(rows, answers, build_graph(points, pricing, near=NEIGHBOURS, far=0, join=False), weights)
 
     def follow(
-        self, scope: Scope, wanted: Wanted, over: Over = unlimited
+        self, scope: FeasibleSet, wanted: Target, over: Over = unlimited
     ) -> tuple[Int[Tensor, "p"], Float[Tensor, "p D"], Bool[Tensor, "n"], Bool[Tensor, "n"]]:
         """The shortest chain from every person within their scope, until it is time to give up.
 

@@ -6,19 +6,19 @@ import torch
 from torch import Tensor
 
 from counterpath.geometry.neighbours import Neighbours
-from counterpath.search.feasible import Scope
-from counterpath.search.objective import Wanted
+from counterpath.search.feasible import FeasibleSet
+from counterpath.search.objective import Target
 from counterpath.search.paths import Paths, behind, ended, firsts, shares
-from counterpath.search.residual import Journey
+from counterpath.search.residual import ResidualDecoder
 from counterpath.search.roadmap import Landmarks
 from counterpath.search.traverse import StopReason
-from counterpath.search.validity import Judge
+from counterpath.search.validity import Validator
 
 _CANDIDATES = 100
 
 
 def led(
-    judge: Judge, landmarks: Landmarks, scope: Scope, wanted: Wanted, *, step_size: float, carry: bool
+    judge: Validator, landmarks: Landmarks, scope: FeasibleSet, wanted: Target, *, step_size: float, carry: bool
 ) -> Paths | None:
     """The line in latent space to the nearest landmark with the wanted outcome; None if there is no landmark.
 
@@ -35,7 +35,7 @@ def led(
         accepted = wanted.decided(landmarks.answers)
     if not bool(accepted.any()):
         return None
-    journey = Journey.of(judge.space, scope, generative=True, carry=carry)
+    journey = ResidualDecoder.of(judge.space, scope, generative=True, carry=carry)
     start, (end, goal) = journey.start, _goals(judge, journey, landmarks, accepted, wanted)
     row, share = shares((end - start).norm(dim=-1) / step_size)
     codes = torch.lerp(start[row], end[row], share[:, None])
@@ -51,7 +51,7 @@ def led(
 
 
 def _goals(
-    judge: Judge, journey: Journey, landmarks: Landmarks, accepted: Tensor, wanted: Wanted
+    judge: Validator, journey: ResidualDecoder, landmarks: Landmarks, accepted: Tensor, wanted: Target
 ) -> tuple[Tensor, Tensor]:
     """For every row the code of the landmark to be led to, and the legal row that it is decoded as.
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from counterpath.data.constraints import Bounds
 from counterpath.data.encoding import Encoder
-from counterpath.search.step_constraints import Terms, residual
+from counterpath.search.step_constraints import StepConstraints, residual
 
 _FAR = 1e9
 _PRICE = 1.0
@@ -17,7 +17,7 @@ _PRICE = 1.0
 
 
 @dataclass(frozen=True)
-class Scope:
+class FeasibleSet:
     """The rows that each of n people may become.
 
     Attributes:
@@ -47,7 +47,7 @@ class Scope:
         feature_costs: Float[Tensor, "D"] | None = None,
         *,
         immutable: bool = True,
-    ) -> "Scope":
+    ) -> "FeasibleSet":
         """Legal rows with the immutable features of the people if they stay so, within bounds if there are any.
 
         A value of a person that no legal row has, because the training rows do not go so far, may stay.
@@ -70,7 +70,7 @@ class Scope:
     def __len__(self) -> int:
         return len(self.factual)
 
-    def at(self, rows: Tensor) -> "Scope":
+    def at(self, rows: Tensor) -> "FeasibleSet":
         """The scope of some people; `rows` are places or a mask."""
         return replace(self, **{name: getattr(self, name)[rows] for name in ("factual", "lower", "upper", "told")})
 
@@ -79,7 +79,7 @@ class Scope:
         member = torch.cat([self.lower, self.upper], 1).unique(dim=0, return_inverse=True)[1]
         return [(member == number).nonzero()[:, 0] for number in range(int(member.max()) + 1)] if len(self) else []
 
-    def holding(self, columns: Bool[Tensor, "n D"]) -> "Scope":
+    def holding(self, columns: Bool[Tensor, "n D"]) -> "FeasibleSet":
         """The same with further columns that stay as they are."""
         lower, upper = (torch.where(columns, self.factual, bound) for bound in (self.lower, self.upper))
         return replace(self, lower=lower, upper=upper, told=self.told | columns)
@@ -106,7 +106,7 @@ class Scope:
 
     def terms(
         self, decoded: Float[Tensor, "n D"], *, carry: bool, squashed: bool, generative: bool, deaf: bool
-    ) -> Terms:
+    ) -> StepConstraints:
         """What walks have to respect, given how the people are decoded.
 
         Args:
@@ -124,7 +124,7 @@ class Scope:
         for first, end in blocks:  # what is not allowed has no probability
             closed = self.upper[:, first:end] <= 0
             missing[:, first:end] = missing[:, first:end].masked_fill(closed & ~self.told[:, first:end], -_FAR)
-        return Terms(
+        return StepConstraints(
             self.factual,
             self.lower,
             self.upper,

@@ -10,9 +10,9 @@ from torch import Tensor
 from counterpath.geometry.curve import resample
 from counterpath.geometry.graph import Field
 from counterpath.geometry.neighbours import Neighbours
-from counterpath.search.objective import Wanted
-from counterpath.search.residual import Data, Journey
-from counterpath.search.roadmap import NODES, Network, World, get_on, goals
+from counterpath.search.objective import Target
+from counterpath.search.residual import Data, ResidualDecoder
+from counterpath.search.roadmap import NODES, ConditionalRoadmap, Roadmap, get_on, goals
 from counterpath.search.sparsify import Plausible, within_reach
 from counterpath.utils.deadline import Over, unlimited
 from counterpath.utils.progress import track
@@ -71,9 +71,9 @@ class Ends:
 
 
 def find_routes(
-    network: Network,
-    journey: Journey,
-    wanted: Wanted,
+    network: Roadmap,
+    journey: ResidualDecoder,
+    wanted: Target,
     ask: Answers,
     *,
     over: Over = unlimited,
@@ -112,7 +112,7 @@ def find_routes(
     return Routes(whole, gaps, late)
 
 
-def _worlds(network: Network, journey: Journey, over: Over) -> Iterator[tuple[Tensor, World]]:
+def _worlds(network: Roadmap, journey: ResidualDecoder, over: Over) -> Iterator[tuple[Tensor, ConditionalRoadmap]]:
     """People about whom the model is told the same, and their world, as long as there is time."""
     everybody = torch.arange(len(journey.scope), device=journey.start.device)
     if journey.told is None:
@@ -127,8 +127,14 @@ def _worlds(network: Network, journey: Journey, over: Over) -> Iterator[tuple[Te
 
 
 def _fields(
-    network: Network, world: World, journey: Journey, people: Tensor, wanted: Wanted, ask: Answers, over: Over
-) -> Iterator[tuple[Tensor, World, Field, Tensor]]:
+    network: Roadmap,
+    world: ConditionalRoadmap,
+    journey: ResidualDecoder,
+    people: Tensor,
+    wanted: Target,
+    ask: Answers,
+    over: Over,
+) -> Iterator[tuple[Tensor, ConditionalRoadmap, Field, Tensor]]:
     """For people of a world the network they travel on, the ways to their goals, and the rows its nodes stand for.
 
     It ends when time is up.
@@ -161,7 +167,9 @@ class _Seen:
     goal: Bool[Tensor, "m"]
 
 
-def _seen(world: World, journey: Journey, people: Tensor, wanted: Wanted, ask: Answers, *, near: bool) -> _Seen:
+def _seen(
+    world: ConditionalRoadmap, journey: ResidualDecoder, people: Tensor, wanted: Target, ask: Answers, *, near: bool
+) -> _Seen:
     """Ask the model about the nodes of a world; if `near`, about those next to a person, and all if none is a goal."""
     mean = world.decoded.mean
     rows, everywhere = mean.clone(), torch.arange(len(mean), device=mean.device)
@@ -178,9 +186,9 @@ def _seen(world: World, journey: Journey, people: Tensor, wanted: Wanted, ask: A
 
 
 def travel(
-    network: Network,
-    journey: Journey,
-    wanted: Wanted,
+    network: Roadmap,
+    journey: ResidualDecoder,
+    wanted: Target,
     ask: Answers,
     met: Check,
     data: Data | None,
@@ -237,8 +245,8 @@ def travel(
 
 
 def slide(
-    network: Network,
-    journey: Journey,
+    network: Roadmap,
+    journey: ResidualDecoder,
     ends: Ends,
     met: Check,
     plausible: Plausible,

@@ -30,7 +30,7 @@ V = TypeVar("V", bound=LatentModel)
 
 
 @dataclass(frozen=True)
-class Parts(Generic[C, V]):
+class SearchModels(Generic[C, V]):
     """The fitted models that methods are made of, as they are searched: frozen, with BatchNorm folded.
 
     Attributes:
@@ -43,12 +43,12 @@ class Parts(Generic[C, V]):
     vae: V | None = None
     flow: FlowModel | None = None
 
-    def folded(self) -> "Parts[C, V]":
+    def folded(self) -> "SearchModels[C, V]":
         """The same with our own models as copies that are fastest to evaluate; a user's models stay as they are."""
-        return Parts(_folded(self.classifier), _folded(self.vae), _folded(self.flow))
+        return SearchModels(_folded(self.classifier), _folded(self.vae), _folded(self.flow))
 
 
-AnyParts = Parts[Any, Any]
+AnyModels = SearchModels[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -66,47 +66,47 @@ class Method:
     globally: bool = False
 
 
-def wachter(parts: AnyParts) -> Method:
+def wachter(parts: AnyModels) -> Method:
     """Gradient descent on the row itself (Wachter et al., 2017; the paper's equation 1)."""
     return Method(IdentityModel(), euclidean)
 
 
-def ambient(parts: AnyParts) -> Method:
+def ambient(parts: AnyModels) -> Method:
     """Riemannian descent on the row itself, under the classifier's metric M_X (the paper's equation 4)."""
     return Method(IdentityModel(), guided(parts.classifier.representation))
 
 
-def sgd(parts: AnyParts) -> Method:
+def sgd(parts: AnyModels) -> Method:
     """Gradient descent in the latent space of the VAE (Joshi et al., REVISE, 2019)."""
     return Method(_fitted("VAE", parts.vae), euclidean)
 
 
-def rsgd(parts: AnyParts) -> Method:
+def rsgd(parts: AnyModels) -> Method:
     """Riemannian descent under the pull-back metric of the decoder (the paper's equations 2 and 3)."""
     return Method(_fitted("VAE", parts.vae), pullback)
 
 
-def rsgd_c(parts: AnyParts) -> Method:
+def rsgd_c(parts: AnyModels) -> Method:
     """Riemannian descent under the classifier-guided metric (the paper's equations 3 and 6)."""
     return Method(_fitted("VAE", parts.vae), guided(parts.classifier.representation))
 
 
-def flow(parts: AnyParts) -> Method:
+def flow(parts: AnyModels) -> Method:
     """Gradient descent in the latent space of a normalizing flow (Dombrowski et al., 2021)."""
     return Method(_fitted("flow", parts.flow), euclidean)
 
 
-def geodesic(parts: AnyParts) -> Method:
+def geodesic(parts: AnyModels) -> Method:
     """The cheapest way over a graph of codes to a place that the model accepts, relaxed towards a geodesic."""
     return Method(_fitted("VAE", parts.vae), pullback, globally=True)
 
 
-def face(parts: AnyParts) -> Method:
+def face(parts: AnyModels) -> Method:
     """The shortest chain of training rows to one that the model accepts (Poyiadzi et al., FACE, 2020)."""
     return Method(IdentityModel(), pullback, globally=True)
 
 
-METHODS: dict[str, Callable[[AnyParts], Method]] = {
+METHODS: dict[str, Callable[[AnyModels], Method]] = {
     "wachter": wachter,
     "ambient": ambient,
     "sgd": sgd,
@@ -117,7 +117,7 @@ METHODS: dict[str, Callable[[AnyParts], Method]] = {
     "face": face,
 }
 
-AMBIENTS: dict[str, Callable[[AnyParts], Metric]] = {
+AMBIENTS: dict[str, Callable[[AnyModels], Metric]] = {
     "data": lambda parts: pullback,
     "classifier": lambda parts: guided(parts.classifier.representation),
 }

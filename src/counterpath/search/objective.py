@@ -14,7 +14,7 @@ from counterpath.utils.errors import InputError
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Target:
     """A class, or any class but one, with at least some confidence.
 
     Attributes:

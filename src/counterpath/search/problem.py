@@ -9,19 +9,19 @@ from torch import Tensor
 
 from counterpath.models.classifier import Differentiable, probabilities
 from counterpath.models.latent import LatentModel
-from counterpath.search.face import Chains
+from counterpath.search.face import FaceGraph
 from counterpath.search.fallback import led
-from counterpath.search.feasible import Scope
+from counterpath.search.feasible import FeasibleSet
 from counterpath.search.geodesic import travel
 from counterpath.search.method import Method
 from counterpath.search.nearest import nearest_within, straight_path
-from counterpath.search.objective import Objective, Wanted
+from counterpath.search.objective import Objective, Target
 from counterpath.search.paths import Paths, behind, better, ended, firsts, flat, merged, progress, some, stations
-from counterpath.search.residual import Data, Journey
-from counterpath.search.roadmap import Network
+from counterpath.search.residual import Data, ResidualDecoder
+from counterpath.search.roadmap import Roadmap
 from counterpath.search.sparsify import needless, within_reach
 from counterpath.search.traverse import StopReason, StopRule, never_waits, traverse
-from counterpath.search.validity import AtLegalRow, Judge
+from counterpath.search.validity import AtLegalRow, Validator
 from counterpath.utils.deadline import Over, unlimited
 from counterpath.utils.errors import NotFittedError
 
@@ -32,7 +32,7 @@ _MARGIN, _SURE = 0.1, 0.99
 
 
 @dataclass(frozen=True)
-class Walk:
+class SearchOptions:
     """How to search.
 
     Attributes:
@@ -65,7 +65,7 @@ class Walk:
 
 
 @dataclass(frozen=True)
-class Quest:
+class Problem:
     """What a search needs to know.
 
     Attributes:
@@ -84,17 +84,17 @@ class Quest:
     answers: Callable[[Tensor], Tensor]
     exact: bool
     space: LatentModel
-    network: Network | None
-    walk: Walk
+    network: Roadmap | None
+    walk: SearchOptions
     data: Data | None = None
-    chains: Callable[[], Chains] | None = None
+    chains: Callable[[], FaceGraph] | None = None
 
     @cached_property
-    def judge(self) -> Judge:
+    def judge(self) -> Validator:
         """Asks the model."""
-        return Judge(self.answers, self.space, self.data, self.walk.allow_copies)
+        return Validator(self.answers, self.space, self.data, self.walk.allow_copies)
 
-    def pursue(self, method: Method, scope: Scope, wanted: Wanted) -> Paths:
+    def pursue(self, method: Method, scope: FeasibleSet, wanted: Target) -> Paths:
         """The way from every person to a row within their scope for which the model itself gives the wanted outcome.
 
         A global method takes the cheapest way over its network. Where a local search gets stuck, the straight line in
@@ -107,12 +107,12 @@ class Quest:
         places = torch.arange(len(scope), device=scope.factual.device).split(AT_ONCE)
         return merged([(rows, search(method, scope.at(rows), wanted)) for rows in places])
 
-    def stay(self, scope: Scope, wanted: Wanted) -> Paths:
+    def stay(self, scope: FeasibleSet, wanted: Target) -> Paths:
         """Paths of one point, for rows that have what they want."""
         row = torch.arange(len(scope), device=scope.factual.device)
         return self.judge.paths(row, scope.factual, scope, wanted, torch.full_like(row, StopReason.CONFIDENCE_REACHED))
 
-    def line(self, scope: Scope, train: Tensor, answers: Tensor, wanted: Wanted) -> Paths:
+    def line(self, scope: FeasibleSet, train: Tensor, answers: Tensor, wanted: Target) -> Paths:
         """The straight line to the nearest training row in scope that has the wanted outcome, its points made legal."""
         factual, candidates = scope.factual, train[wanted.met(answers)]
         row = torch.arange(len(factual), device=factual.device)
@@ -127,18 +127,18 @@ class Quest:
         paths = self.judge.paths(row, x.flatten(0, 1), scope, wanted, reason)
         return paths.points(exists[paths.row] | firsts(paths.row))
 
-    def _chained(self, method: Method, scope: Scope, wanted: Wanted) -> Paths:
+    def _chained(self, method: Method, scope: FeasibleSet, wanted: Target) -> Paths:
         assert self.chains is not None
         row, x, exists, late = self.chains().follow(scope, wanted, self.walk.over)
         missing = torch.where(late, StopReason.OUT_OF_TIME, StopReason.NO_WAY_DOWN)
         reason = torch.where(exists, StopReason.CONFIDENCE_REACHED, missing)
         return ended(self.judge.paths(row, x, scope, wanted, reason))
 
-    def _travelled(self, method: Method, scope: Scope, wanted: Wanted) -> Paths:
+    def _travelled(self, method: Method, scope: FeasibleSet, wanted: Target) -> Paths:
         if self.network is None:
             raise NotFittedError("this method needs the network that Explainer.fit lays, and there is none")
         walk = self.walk
-        journey = Journey.of(self.space, scope, generative=True, carry=walk.keep_residual)
+        journey = ResidualDecoder.of(self.space, scope, generative=True, carry=walk.keep_residual)
         found = travel(
             self.network,
             journey,
@@ -164,7 +164,7 @@ class Quest:
             return paths
         return paths.points(stations(paths.row, self.data.distance(paths.x), self.data.typical))
 
-    def _walked_on(self, method: Method, scope: Scope, wanted: Wanted) -> Paths:
+    def _walked_on(self, method: Method, scope: FeasibleSet, wanted: Target) -> Paths:
         pending = torch.arange(len(scope), device=scope.factual.device)
         kept: list[tuple[Tensor, Paths]] = []
         stuck: Paths | None = None
@@ -181,7 +181,7 @@ class Quest:
         paths = merged(kept)
         return self._tidied(scope, paths, wanted) if self.walk.sparsify and self.data is not None else paths
 
-    def _tidied(self, scope: Scope, paths: Paths, wanted: Wanted) -> Paths:
+    def _tidied(self, scope: FeasibleSet, paths: Paths, wanted: Target) -> Paths:
         """The paths, with features that need not change left as they are at every point."""
         assert self.data is not None
         found = paths.found.nonzero()[:, 0]
@@ -203,7 +203,7 @@ class Quest:
         back[found] = scope.columns(features | still)
         return self.judge.holding(scope, paths, back, wanted)
 
-    def _led(self, scope: Scope, wanted: Wanted) -> Paths | None:
+    def _led(self, scope: FeasibleSet, wanted: Target) -> Paths | None:
         if self.network is None:
             return None
         walk = self.walk
@@ -211,7 +211,7 @@ class Quest:
             self.judge, self.network.landmarks, scope, wanted, step_size=walk.step_size, carry=walk.keep_residual
         )
 
-    def _attempts(self, method: Method, scope: Scope, wanted: Wanted) -> list[tuple[StopRule, bool]]:
+    def _attempts(self, method: Method, scope: FeasibleSet, wanted: Target) -> list[tuple[StopRule, bool]]:
         """When to stop in one search after the other, and whether it carries the residual along all the way.
 
         What is carried can hold a person back: so whoever is stuck with it walks once more without.
@@ -225,15 +225,15 @@ class Quest:
         carry = self.walk.keep_residual and method.model is self.space
         return [*((stop, carry) for stop in stops), *([(stops[-1], False)] if carry else [])]
 
-    def _sure(self, scope: Scope, wanted: Wanted, confidence: float) -> AtLegalRow:
+    def _sure(self, scope: FeasibleSet, wanted: Target, confidence: float) -> AtLegalRow:
         surely = replace(wanted, confidence=max(confidence, wanted.confidence))
         return AtLegalRow(
             scope.encoder, lambda x: surely.met(probabilities(self.classifier(x))), never_waits(self.classifier)
         )
 
-    def _walked(self, method: Method, scope: Scope, wanted: Wanted, stop: StopRule, *, carry: bool) -> Paths:
+    def _walked(self, method: Method, scope: FeasibleSet, wanted: Target, stop: StopRule, *, carry: bool) -> Paths:
         factual, generative = scope.factual, method.model is self.space
-        journey = Journey.of(method.model, scope, generative=generative, carry=carry)
+        journey = ResidualDecoder.of(method.model, scope, generative=generative, carry=carry)
         found = traverse(
             method.model,
             method.metric,
@@ -258,7 +258,9 @@ class Quest:
         elif carry and self.data is not None:
             x = journey.faded(row, x, z, lambda rows: self.judge.met(rows, wanted), self.data)
         elif generative and not carry:
-            x = Journey.of(method.model, scope, generative=True, carry=True).rows(z, row, 1 - progress(row)[:, None])
+            x = ResidualDecoder.of(method.model, scope, generative=True, carry=True).rows(
+                z, row, 1 - progress(row)[:, None]
+            )
         if self.walk.keep_residual:
             x = torch.where(firsts(row)[:, None], factual[row], x)
         return ended(self.judge.paths(row, x, scope, wanted, found.reason, codes))

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from counterpath.geometry.neighbours import Neighbours
 from counterpath.models.latent import LatentModel, given
-from counterpath.search.feasible import Scope
+from counterpath.search.feasible import FeasibleSet
 from counterpath.search.measures import EQUAL
 from counterpath.search.paths import firsts, progress
-from counterpath.search.step_constraints import Terms
+from counterpath.search.step_constraints import StepConstraints
 from counterpath.utils.blocks import map_blocks
 
 _SHARES = (1.0, 0.5, 0.0)
@@ -44,7 +44,7 @@ class Data:
 
 
 @dataclass(frozen=True)
-class Journey:
+class ResidualDecoder:
     """Where n people set out from in a latent space, and what they take along.
 
     Attributes:
@@ -56,13 +56,13 @@ class Journey:
     """
 
     model: LatentModel
-    scope: Scope
+    scope: FeasibleSet
     start: Float[Tensor, "n d"]
     told: Tensor | None
-    terms: Terms
+    terms: StepConstraints
 
     @classmethod
-    def of(cls, model: LatentModel, scope: Scope, *, generative: bool, carry: bool) -> "Journey":
+    def of(cls, model: LatentModel, scope: FeasibleSet, *, generative: bool, carry: bool) -> "ResidualDecoder":
         """Set out.
 
         Args:
@@ -84,10 +84,10 @@ class Journey:
         )
         return cls(model, scope, start, told, terms)
 
-    def at(self, people: Int[Tensor, "m"]) -> "Journey":
+    def at(self, people: Int[Tensor, "m"]) -> "ResidualDecoder":
         """The journeys of some of them."""
         told = None if self.told is None else self.told[people]
-        return Journey(self.model, self.scope.at(people), self.start[people], told, self.terms.at(people))
+        return ResidualDecoder(self.model, self.scope.at(people), self.start[people], told, self.terms.at(people))
 
     def rows(
         self, z: Float[Tensor, "p d"], whose: Int[Tensor, "p"], share: Tensor | float = 1.0

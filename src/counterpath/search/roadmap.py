@@ -16,7 +16,7 @@ from counterpath.geometry.metric import Metric, damped, priced
 from counterpath.geometry.neighbours import Neighbours
 from counterpath.models.conditioning import heard
 from counterpath.models.latent import LatentModel, given
-from counterpath.search.objective import Wanted
+from counterpath.search.objective import Target
 from counterpath.utils.blocks import map_blocks
 
 _CURVES = 128
@@ -24,7 +24,7 @@ _ON_DATA = 0.99
 
 
 @dataclass(frozen=True)
-class Terrain:
+class CostField:
     """A latent space with the metric of the graph and of geodesics.
 
     Attributes:
@@ -40,7 +40,7 @@ class Terrain:
     @classmethod
     def of(
         cls, model: LatentModel, metric: Metric, z: Tensor, told: Tensor | None, *, plain: bool = False
-    ) -> "Terrain":
+    ) -> "CostField":
         """The terrain around codes of training rows.
 
         Args:
@@ -209,7 +209,7 @@ class Landmarks:
 
 
 @dataclass(frozen=True)
-class World:
+class ConditionalRoadmap:
     """The network as people see it who keep the same columns.
 
     Attributes:
@@ -247,7 +247,7 @@ class World:
 
 
 @dataclass(frozen=True)
-class Network:
+class Roadmap:
     """Roads through a latent space.
 
     Attributes:
@@ -256,13 +256,13 @@ class Network:
         graph: The edges as priced for people who keep nothing; None where the model is always told something.
     """
 
-    terrain: Terrain
+    terrain: CostField
     landmarks: Landmarks
     graph: Graph | None
-    _worlds: "OrderedDict[bytes, World]" = field(default_factory=OrderedDict, repr=False, compare=False)
-    _fields: dict[Wanted, Field] = field(default_factory=dict, repr=False, compare=False)
+    _worlds: "OrderedDict[bytes, ConditionalRoadmap]" = field(default_factory=OrderedDict, repr=False, compare=False)
+    _fields: dict[Target, Field] = field(default_factory=dict, repr=False, compare=False)
 
-    def world(self, told: Float[Tensor, "1 c"] | None) -> World:
+    def world(self, told: Float[Tensor, "1 c"] | None) -> ConditionalRoadmap:
         """The network for people about whom the model is told this.
 
         Other people's network has other nodes, other prices and other gaps: all of it is that of the rows that they
@@ -278,14 +278,14 @@ class Network:
             self._worlds.popitem(last=False)
         return self._worlds[key]
 
-    def ways(self, world: World, wanted: Wanted) -> Field:
+    def ways(self, world: ConditionalRoadmap, wanted: Target) -> Field:
         """The ways to the landmarks with a wanted outcome, for people who keep nothing; made once for each outcome."""
         if wanted not in self._fields:
             self._fields[wanted] = world.graph.field(goals(wanted, self.landmarks.answers))
         return self._fields[wanted]
 
     @classmethod
-    def laid(cls, terrain: Terrain, landmarks: Landmarks, told: Float[Tensor, "1 c"] | None, seed: int) -> "Network":
+    def laid(cls, terrain: CostField, landmarks: Landmarks, told: Float[Tensor, "1 c"] | None, seed: int) -> "Roadmap":
         """A network on landmarks for people who keep nothing.
 
         Args:
@@ -298,13 +298,13 @@ class Network:
         pricing = partial(price, terrain, landmarks.z, decoded, told, PIECES)
         return cls(terrain, landmarks, build_graph(landmarks.z, pricing, seed=seed))
 
-    def _whole(self, told: Tensor | None) -> World:
+    def _whole(self, told: Tensor | None) -> ConditionalRoadmap:
         assert self.graph is not None
         z = self.landmarks.z
         decoded = self.terrain.decoded(z, None if told is None else told.expand(len(z), -1))
-        return World(torch.arange(len(z), device=z.device), z, decoded, self.graph, told, free=True)
+        return ConditionalRoadmap(torch.arange(len(z), device=z.device), z, decoded, self.graph, told, free=True)
 
-    def part(self, told: Tensor, goal: Bool[Tensor, "m"] | None = None) -> World:
+    def part(self, told: Tensor, goal: Bool[Tensor, "m"] | None = None) -> ConditionalRoadmap:
         """The network for people about whom the model is told this.
 
         Its nodes are the landmarks whose own columns are most like what is told and, if they are needed, of some goals
@@ -319,19 +319,19 @@ class Network:
         z = self.landmarks.z[places]
         decoded = self.terrain.decoded(z, told.expand(len(z), -1))
         graph = build_graph(z, partial(price, self.terrain, z, decoded, told, 1))
-        return World(places, z, decoded, graph, told, free=False)
+        return ConditionalRoadmap(places, z, decoded, graph, told, free=False)
 
-    def everywhere(self, told: Tensor) -> World:
+    def everywhere(self, told: Tensor) -> ConditionalRoadmap:
         """All nodes for people about whom the model is told this, without edges: where are there goals at all?"""
         z = self.landmarks.z
         nothing = z.new_zeros(0)
         graph = Graph(len(z), nothing.long().view(0, 2), nothing, nothing.bool())
         decoded = self.terrain.decoded(z, told.expand(len(z), -1))
-        return World(torch.arange(len(z), device=z.device), z, decoded, graph, told, free=False)
+        return ConditionalRoadmap(torch.arange(len(z), device=z.device), z, decoded, graph, told, free=False)
 
 
 def get_on(
-    terrain: Terrain, world: World, field: Field, start: Float[Tensor, "n d"], ends: Int[Tensor, "n g"]
+    terrain: CostField, world: ConditionalRoadmap, field: Field, start: Float[Tensor, "n d"], ends: Int[Tensor, "n g"]
 ) -> tuple[Float[Tensor, "n t d"], Bool[Tensor, "n"]]:
     """The cheapest ways from codes over the network to goals, and which of them cross a gap.
 
@@ -362,7 +362,7 @@ def get_on(
 
 
 def price(
-    terrain: Terrain, z: Tensor, decoded: Decoded, told: Tensor | None, pieces: int, ends: Int[Tensor, "e 2"]
+    terrain: CostField, z: Tensor, decoded: Decoded, told: Tensor | None, pieces: int, ends: Int[Tensor, "e 2"]
 ) -> tuple[Float[Tensor, "e"], Bool[Tensor, "e"]]:
     """What edges between nodes cost, and which of them leave the data."""
     first, second = ends.T
@@ -385,7 +385,7 @@ def representatives(rows: Float[Tensor, "n D"], answers: Float[Tensor, "n K"], s
     return order[kept]
 
 
-def goals(wanted: Wanted, answers: Float[Tensor, "m K"]) -> Bool[Tensor, "m"]:
+def goals(wanted: Target, answers: Float[Tensor, "m K"]) -> Bool[Tensor, "m"]:
     """The places with a wanted outcome; if there are none, the most probable ones."""
     met = wanted.met(answers)
     if bool(met.any()):

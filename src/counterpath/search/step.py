@@ -10,7 +10,7 @@ from torch import Tensor
 from counterpath.geometry.metric import Metric, damped, euclidean, try_solve
 from counterpath.models.latent import LatentModel
 from counterpath.search.objective import Evaluation, Objective
-from counterpath.search.step_constraints import Terms
+from counterpath.search.step_constraints import StepConstraints
 
 StepRule = Callable[[Tensor, Tensor], Tensor]
 """Scales a direction r `(n, d)`, given ∇f `(n, d)`, to a step of unit size; the search multiplies it by η."""
@@ -38,7 +38,7 @@ class Slope:
     gradient: Float[Tensor, "n d"]
     direction: Float[Tensor, "n d"]
     valid: Bool[Tensor, "n"]
-    terms: Terms | None = None
+    terms: StepConstraints | None = None
 
 
 def slope(
@@ -49,7 +49,7 @@ def slope(
     factual: Float[Tensor, "n D"],
     context: Float[Tensor, "n c"] | None,
     damping: float,
-    terms: Terms | None = None,
+    terms: StepConstraints | None = None,
 ) -> Slope:
     """Decode, evaluate and point downhill, with a single linearisation of the model."""
     if metric is euclidean and (terms is None or terms.bounded is None):
@@ -71,7 +71,12 @@ def slope(
 
 
 def _plain_slope(
-    model: LatentModel, objective: Objective, z: Tensor, factual: Tensor, context: Tensor | None, terms: Terms | None
+    model: LatentModel,
+    objective: Objective,
+    z: Tensor,
+    factual: Tensor,
+    context: Tensor | None,
+    terms: StepConstraints | None,
 ) -> Slope:
     """The same for M = I, which needs no Jacobian: one vector–Jacobian product is cheaper."""
     with torch.enable_grad():
@@ -92,7 +97,7 @@ def _slope(
     gradient: Tensor,
     direction: Tensor,
     valid: Tensor,
-    terms: Terms | None,
+    terms: StepConstraints | None,
 ) -> Slope:
     sigma = torch.zeros_like(here.loss) if std is None else std.mean(-1)
     valid = valid & here.loss.isfinite() & sigma.isfinite()

@@ -30,7 +30,7 @@ _RIGHT = 1e-7
 
 
 @dataclass(frozen=True)
-class Terms:
+class StepConstraints:
     """The terms of the walks of n rows.
 
     Attributes:
@@ -53,7 +53,7 @@ class Terms:
     bounded: Int[Tensor, "c"] | None = None
     feature_costs: Float[Tensor, "D"] | None = None
 
-    def at(self, rows: Int[Tensor, "m"]) -> "Terms":
+    def at(self, rows: Int[Tensor, "m"]) -> "StepConstraints":
         """The terms of some of the rows."""
         picked = {name: getattr(self, name)[rows] for name in ("factual", "lower", "upper", "residual")}
         return replace(self, **picked)

@@ -16,7 +16,7 @@ from counterpath.models.latent import IdentityModel, LatentModel
 from counterpath.models.vae import VAE
 from counterpath.search.objective import Objective
 from counterpath.search.step import Slope, StepRule, euclidean_length, slope
-from counterpath.search.step_constraints import Terms
+from counterpath.search.step_constraints import StepConstraints
 from counterpath.utils.blocks import map_blocks, rows_for
 from counterpath.utils.deadline import Over, unlimited
 from counterpath.utils.devices import tf32_products
@@ -159,7 +159,7 @@ def traverse(
     factual: Float[Tensor, "n D"],
     *,
     context: Float[Tensor, "n c"] | None = None,
-    terms: Terms | None = None,
+    terms: StepConstraints | None = None,
     stop: StopRule = never,
     steps: int = 150,
     step_size: float = 0.1,

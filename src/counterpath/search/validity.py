@@ -9,8 +9,8 @@ from torch import Tensor
 
 from counterpath.data.encoding import Encoder
 from counterpath.models.latent import LatentModel, given
-from counterpath.search.feasible import Scope, legal
-from counterpath.search.objective import Wanted
+from counterpath.search.feasible import FeasibleSet, legal
+from counterpath.search.objective import Target
 from counterpath.search.paths import Paths, ended
 from counterpath.search.residual import Data
 from counterpath.search.step import Slope
@@ -18,7 +18,7 @@ from counterpath.utils.blocks import map_blocks
 
 
 @dataclass(frozen=True)
-class Judge:
+class Validator:
     """Asks the model, and measures paths by what it says.
 
     Attributes:
@@ -38,7 +38,7 @@ class Judge:
         """Whether every row with the wanted outcome may be returned, and the training rows need not be looked at."""
         return self.copies or self.data is None
 
-    def met(self, x: Float[Tensor, "n D"], wanted: Wanted) -> Bool[Tensor, "n"]:
+    def met(self, x: Float[Tensor, "n D"], wanted: Target) -> Bool[Tensor, "n"]:
         """Which rows have the wanted outcome, and may be returned."""
         return self._may(x, wanted.met(self.answers(x)))
 
@@ -51,8 +51,8 @@ class Judge:
         self,
         row: Int[Tensor, "p"],
         x: Float[Tensor, "p D"],
-        scope: Scope,
-        wanted: Wanted,
+        scope: FeasibleSet,
+        wanted: Target,
         reason: Int[Tensor, "n"],
         z: Float[Tensor, "p d"] | None = None,
     ) -> Paths:
@@ -74,7 +74,7 @@ class Judge:
         met, nothing = self._may(x, wanted.met(answers)), torch.zeros_like(reason, dtype=torch.bool)
         return Paths(row, x, codes, sigma, wanted.probability(answers).to(x.dtype), met, reason, nothing, nothing)
 
-    def holding(self, scope: Scope, paths: Paths, columns: Bool[Tensor, "n D"], wanted: Wanted) -> Paths:
+    def holding(self, scope: FeasibleSet, paths: Paths, columns: Bool[Tensor, "n D"], wanted: Target) -> Paths:
         """The paths with some columns of each person as they were."""
         x = torch.where(columns[paths.row], scope.factual[paths.row], paths.x)
         same = (x == paths.x).all(-1, keepdim=True)

@@ -256,7 +256,7 @@ def _explain(explainer: Explainer, rows: pd.DataFrame, asked: Asked, over: Over)
 
 def _beside(explainer: Explainer) -> str:
     """The line of what may be asked beside explanations: on a GPU there is no such thing."""
-    return PREDICT if explainer.learned_.rows.device.type == "cpu" else EXPLAIN
+    return PREDICT if explainer.models_.rows.device.type == "cpu" else EXPLAIN
 
 
 def _deadline(time_limit: Number | None) -> Number:

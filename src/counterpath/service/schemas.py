@@ -430,14 +430,14 @@ def forms(name: str, explainer: Explainer, settings: Settings) -> Forms:
 
 def methods(explainer: Explainer) -> list[str]:
     """The methods that this model can be asked for."""
-    lacking = {"flow"} if explainer.learned_.flow is None else set()
+    lacking = {"flow"} if explainer.models_.flow is None else set()
     copying = set() if explainer.copies else set(COPYING)
     return [name for name in (*METHODS, NEAREST) if name not in lacking | copying]
 
 
 def example_row(explainer: Explainer) -> dict[str, Any]:
     """Nobody's row: the average, with the most frequent categories. A training row would be somebody's."""
-    mean = explainer.learned_.rows.mean(0, keepdim=True).cpu()
+    mean = explainer.models_.rows.mean(0, keepdim=True).cpu()
     row = explainer.encoder_.decode(explainer.encoder_.round(mean))[list(explainer.schema_.names)]
     return records(row)[0]
 

@@ -16,7 +16,7 @@ from counterpath.experiments.bench.variants import (
 )
 from counterpath.experiments.bench.workload import Sizes, Workload, random_workload, vae_of
 from counterpath.geometry.linearize import jacobian_autodiff
-from counterpath.search.method import Parts
+from counterpath.search.method import SearchModels
 from counterpath.utils.errors import InputError
 from tests.conftest import random_classifier, random_vae
 
@@ -33,7 +33,7 @@ def workload() -> Workload:
 def exact(workload: Workload) -> Workload:
     """Models in float64 with BatchNorm statistics that matter."""
     rows = torch.rand(40, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    return Workload(Parts(random_classifier(), random_vae()), rows, 1e-4)
+    return Workload(SearchModels(random_classifier(), random_vae()), rows, 1e-4)
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def test_our_search_takes_our_steps(exact: Workload) -> None:
 
 @pytest.mark.usefixtures("stochman")
 def test_models_that_the_paper_does_not_have_are_refused(exact: Workload) -> None:
-    told = Workload(Parts(random_classifier(), random_vae(told=True)), exact.factual, 1e-4)
+    told = Workload(SearchModels(random_classifier(), random_vae(told=True)), exact.factual, 1e-4)
     with pytest.raises(InputError, match="told nothing"):
         paper_step(told, "rsgd")
     with pytest.raises(InputError, match="unknown method to time 'flow'"):

@@ -7,7 +7,7 @@ from counterpath.experiments.bench.workload import Sizes, Workload, adult_worklo
 from counterpath.models.classifier import fit_classifier
 from counterpath.models.training import Run
 from counterpath.models.vae import VAETraining, fit_vae
-from counterpath.search.method import Parts
+from counterpath.search.method import SearchModels
 from counterpath.utils.errors import InputError
 
 CPU = torch.device("cpu")
@@ -55,7 +55,7 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Workloa
     classifier = fit_classifier(x, (x[:, 0] > 0.5).float(), width=6, epochs=1, batch_size=32, run=run)
     training = VAETraining(mean_epochs=1, std_epochs=1, batch_size=32)
     vae = fit_vae(x, 3, hidden=(24, 16), centers=12, training=training, run=run)
-    return folder, Workload(Parts(classifier, vae), x, 1e-3)
+    return folder, Workload(SearchModels(classifier, vae), x, 1e-3)
 
 
 def test_models_come_back_from_their_checkpoints(checkpoints: tuple[Path, Workload]) -> None:
@@ -78,4 +78,4 @@ def test_folders_without_models_of_adult_are_refused(checkpoints: tuple[Path, Wo
 def test_a_step_needs_a_vae() -> None:
     workload = random_workload(SIZES, 0, CPU)
     with pytest.raises(InputError, match="needs a VAE"):
-        vae_of(Parts(workload.fitted.classifier))
+        vae_of(SearchModels(workload.fitted.classifier))

@@ -10,10 +10,10 @@ import counterpath as cp
 from counterpath.geometry import kernels
 from counterpath.geometry.linearize import jacobian, jacobian_autodiff
 from counterpath.search import problem
-from counterpath.search.feasible import Scope
-from counterpath.search.method import METHODS, Parts
-from counterpath.search.objective import Objective, Wanted
-from counterpath.search.problem import Walk
+from counterpath.search.feasible import FeasibleSet
+from counterpath.search.method import METHODS, SearchModels
+from counterpath.search.objective import Objective, Target
+from counterpath.search.problem import SearchOptions
 from counterpath.search.step import slope
 from counterpath.search.traverse import Trajectory, at_confidence, traverse
 from tests.conftest import random_classifier, random_vae
@@ -22,8 +22,8 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a G
 
 
 @pytest.fixture(scope="module")
-def models() -> Parts:
-    return Parts(random_classifier().float().cuda(), random_vae().float().cuda()).folded()
+def models() -> SearchModels:
+    return SearchModels(random_classifier().float().cuda(), random_vae().float().cuda()).folded()
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def rows() -> torch.Tensor:
     return torch.rand(300, 6, generator=torch.Generator().manual_seed(0)).cuda()
 
 
-def _walk(models: Parts, rows: torch.Tensor, method: str, **options: object) -> Trajectory:
+def _walk(models: SearchModels, rows: torch.Tensor, method: str, **options: object) -> Trajectory:
     recipe = METHODS[method](models)
     options = {"steps": 20, "block_size": 128} | options
     return traverse(recipe.model, recipe.metric, Objective(models.classifier), rows, **options)  # type: ignore[arg-type]
@@ -39,7 +39,7 @@ def _walk(models: Parts, rows: torch.Tensor, method: str, **options: object) -> 
 
 @pytest.mark.parametrize("method", ["rsgd", "rsgd-c"])
 def test_a_step_with_kernels_is_one_without(
-    models: Parts, rows: torch.Tensor, method: str, monkeypatch: pytest.MonkeyPatch
+    models: SearchModels, rows: torch.Tensor, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe, objective = METHODS[method](models), Objective(models.classifier)
     with torch.no_grad():
@@ -53,7 +53,7 @@ def test_a_step_with_kernels_is_one_without(
     assert torch.equal(fast.valid, plain.valid)
 
 
-def test_derivatives_by_torch_pass_the_kernels_by(models: Parts, rows: torch.Tensor) -> None:
+def test_derivatives_by_torch_pass_the_kernels_by(models: SearchModels, rows: torch.Tensor) -> None:
     assert models.vae is not None
     with torch.no_grad():
         z = models.vae.encode(rows)
@@ -68,7 +68,7 @@ def test_derivatives_by_torch_pass_the_kernels_by(models: Parts, rows: torch.Ten
 @pytest.mark.parametrize("method", ["wachter", "ambient", "sgd", "rsgd", "rsgd-c"])
 @pytest.mark.parametrize("stop", [None, 0.6])
 def test_a_replayed_search_has_the_bits_of_one_that_is_not(
-    models: Parts, rows: torch.Tensor, method: str, stop: float | None
+    models: SearchModels, rows: torch.Tensor, method: str, stop: float | None
 ) -> None:
     rule = {} if stop is None else {"stop": at_confidence(stop)}
     # A rule that is the user's own is not recorded.
@@ -85,7 +85,7 @@ def test_a_replayed_search_has_the_bits_of_one_that_is_not(
 @pytest.mark.parametrize("features", [12, 40])
 def test_metrics_of_any_size_can_be_searched(features: int) -> None:
     """Small ones are recorded, and larger ones, whose systems a library solves, are not."""
-    parts, rows = Parts(random_classifier(features).float().cuda()), torch.rand(20, features).cuda()
+    parts, rows = SearchModels(random_classifier(features).float().cuda()), torch.rand(20, features).cuda()
     found = _walk(parts, rows, "ambient", steps=6)
     assert bool(found.end.isfinite().all())
     plain = _walk(parts, rows, "ambient", steps=6, stop=lambda here: torch.zeros_like(here.valid))
@@ -97,10 +97,10 @@ def test_metrics_of_any_size_can_be_searched(features: int) -> None:
 def test_a_search_for_people_that_is_replayed_has_the_bits_of_one_that_is_not(
     explainer: cp.Explainer, tmp_path: Path, method: str, exact: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    learned = cp.load(explainer.save(tmp_path / "model"), device="cuda").learned_
-    quest, wanted = replace(learned.quest(Walk(max_steps=40)), exact=exact), Wanted(1, confidence=0.6)
+    learned = cp.load(explainer.save(tmp_path / "model"), device="cuda").models_
+    quest, wanted = replace(learned.quest(SearchOptions(max_steps=40)), exact=exact), Target(1, confidence=0.6)
     rows = learned.rows[~wanted.met(learned.answers)][:60]
-    scope, recipe = Scope.of(learned.encoder, rows), METHODS[method](learned.parts)
+    scope, recipe = FeasibleSet.of(learned.encoder, rows), METHODS[method](learned.parts)
     replayed = quest.pursue(recipe, scope, wanted)
     monkeypatch.setattr(problem, "never_waits", lambda *pieces: False)
     plain = quest.pursue(recipe, scope, wanted)
@@ -109,10 +109,10 @@ def test_a_search_for_people_that_is_replayed_has_the_bits_of_one_that_is_not(
 
 
 @pytest.mark.parametrize("method", ["sgd", "rsgd", "rsgd-c"])
-def test_a_search_on_a_gpu_is_one_on_a_cpu(models: Parts, rows: torch.Tensor, method: str) -> None:
-    on_cpu = Parts(models.classifier.cpu(), models.vae.cpu())
+def test_a_search_on_a_gpu_is_one_on_a_cpu(models: SearchModels, rows: torch.Tensor, method: str) -> None:
+    on_cpu = SearchModels(models.classifier.cpu(), models.vae.cpu())
     here = _walk(on_cpu, rows.cpu(), method, steps=3)
-    there = _walk(Parts(models.classifier.cuda(), models.vae.cuda()), rows, method, steps=3)
+    there = _walk(SearchModels(models.classifier.cuda(), models.vae.cuda()), rows, method, steps=3)
     assert (there.z.cpu() - here.z).norm(dim=-1).median() <= 1e-5
-    rough = _walk(Parts(models.classifier.cuda(), models.vae.cuda()), rows, method, steps=3, tf32=True)
+    rough = _walk(SearchModels(models.classifier.cuda(), models.vae.cuda()), rows, method, steps=3, tf32=True)
     assert (rough.z.cpu() - here.z).norm(dim=-1).median() <= 2e-2

@@ -33,7 +33,7 @@ from counterpath.experiments.study import SETTINGS, Study
 from counterpath.models.classifier import Classifier, probabilities
 from counterpath.models.vae import VAE
 from counterpath.search.measures import MEASURES
-from counterpath.search.method import METHODS, Parts
+from counterpath.search.method import METHODS, SearchModels
 from counterpath.search.objective import Objective
 from counterpath.search.traverse import at_confidence, traverse
 from counterpath.utils.errors import InputError, choose, require
@@ -312,7 +312,7 @@ DISTANCES = ("l1", "ld", "ld_sq")
 
 def prepare_ours(study: Study, name: str, *, damping: float = SETTINGS["adult"].damping) -> Finder:
     """One of our methods: all rows at once, each until it reaches the confidence, or 150 steps."""
-    method = METHODS[name](Parts(study.classifier, study.vae))
+    method = METHODS[name](SearchModels(study.classifier, study.vae))
     objective, stop = Objective(study.classifier), at_confidence(CONFIDENCE)
 
     def find(factual: Tensor, advance: Advance) -> Found:

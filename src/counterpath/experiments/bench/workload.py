@@ -18,11 +18,11 @@ from counterpath.models.classifier import Classifier
 from counterpath.models.layers import settle
 from counterpath.models.training import Run, seeded
 from counterpath.models.vae import VAE
-from counterpath.search.method import Parts
+from counterpath.search.method import SearchModels
 from counterpath.utils.blocks import map_blocks
 from counterpath.utils.errors import InputError
 
-ModelParts = Parts[Classifier, VAE]
+ModelParts = SearchModels[Classifier, VAE]
 _SETTLED_ON = 8
 """Random models see so many rows for each RBF centre."""
 
@@ -91,7 +91,7 @@ class Workload:
 def vae_of(parts: ModelParts) -> VAE:
     """The VAE of models that have one."""
     if parts.vae is None:
-        raise InputError("a latent step needs a VAE, and there is none: give Parts(classifier, vae)")
+        raise InputError("a latent step needs a VAE, and there is none: give SearchModels(classifier, vae)")
     return parts.vae
 
 
@@ -115,7 +115,9 @@ def random_workload(sizes: Sizes, seed: int, device: torch.device, *, damping: f
             settle(vae.decoder, codes)
             spread = (vae.decode(codes) - seen).square().mean(0).sqrt()
         vae.precision.place(codes, spread, seed=seed)
-    parts = Parts(classifier.eval().requires_grad_(False).to(device), vae.eval().requires_grad_(False).to(device))
+    parts = SearchModels(
+        classifier.eval().requires_grad_(False).to(device), vae.eval().requires_grad_(False).to(device)
+    )
     return Workload(parts, rows[: sizes.rows].to(device), damping)
 
 
@@ -156,7 +158,7 @@ def read_models(folder: Path, device: torch.device) -> ModelParts:
     classifier = Classifier(features, classifier_weights["head.weight"].shape[-1])
     vae.load_state_dict(weights)
     classifier.load_state_dict(classifier_weights)
-    return Parts(classifier.eval().requires_grad_(False).to(device), vae.eval().requires_grad_(False).to(device))
+    return SearchModels(classifier.eval().requires_grad_(False).to(device), vae.eval().requires_grad_(False).to(device))
 
 
 def _weights(path: Path) -> dict[str, Tensor]:
