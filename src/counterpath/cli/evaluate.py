@@ -13,7 +13,7 @@ from counterpath.cli import options, output
 from counterpath.cli.output import readable, say, show, show_table
 from counterpath.explainer.compare import COMPARED, Comparison, check_methods, compare
 from counterpath.explainer.explainer import Explainer
-from counterpath.explainer.solve import OTHER
+from counterpath.explainer.request import OTHER
 from counterpath.explanation.comparing import both_tables
 from counterpath.explanation.io import FORMAT
 from counterpath.explanation.tables import FILE

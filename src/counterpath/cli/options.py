@@ -16,10 +16,10 @@ from counterpath.data import constraints
 from counterpath.data.schema import Feature, Number, Schema, check_json
 from counterpath.data.tables import read_table
 from counterpath.explainer.explainer import Explainer
-from counterpath.explainer.solve import NEAREST, OTHER
+from counterpath.explainer.request import OTHER
 from counterpath.explanation.io import FORMAT
 from counterpath.explanation.milestones import KEEP, check_keep
-from counterpath.search.method import METHODS
+from counterpath.search.methods import resolve_method
 from counterpath.utils.errors import InputError, choose
 from counterpath.utils.importing import attribute
 
@@ -64,7 +64,7 @@ def numbers(option: str, text: str) -> list[int]:
 
 def method(name: str) -> str:
     """The name of a method, if there is one of that name."""
-    choose("method", name, {**METHODS, NEAREST: None})
+    resolve_method(name)
     return name
 
 

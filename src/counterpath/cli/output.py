@@ -14,11 +14,11 @@ from rich.table import Table
 
 from counterpath.cli import options
 from counterpath.explainer.explainer import Explainer
-from counterpath.explainer.solve import NEAREST
 from counterpath.explanation import Explanation
 from counterpath.explanation.milestones import END, KEEP
 from counterpath.explanation.result import MOST_PAGES
 from counterpath.explanation.tables import PLAN, PLANS
+from counterpath.search.methods import NEAREST
 from counterpath.utils.errors import InputError
 
 _WIDE = 120
@@ -121,7 +121,7 @@ def baseline(explainer: Explainer, result: Explanation, table: Any) -> dict[str,
 
     There is none beside itself, nor where a counterfactual must not be a training row.
     """
-    if result.request["method"] == NEAREST or not explainer.copies:
+    if result.request["method"] == NEAREST or not explainer.allow_copies:
         return {}
     again = {name: value for name, value in result.request.items() if name != PLAN}
     return {NEAREST: explainer.repeat(again | {"method": NEAREST, PLANS: 1, KEEP: END}, table)}

@@ -14,7 +14,7 @@ from counterpath.models.classifier import Classifier, fit_classifier, probabilit
 from counterpath.models.training import Run
 from counterpath.models.vae import VAE, VAETraining, fit_vae
 from counterpath.search.measures import Case
-from counterpath.search.method import SearchModels
+from counterpath.search.problem import SearchModels
 from counterpath.utils.blocks import map_blocks
 
 THRESHOLDS = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)

@@ -21,12 +21,14 @@ from counterpath.models.classifier import Classifier, balanced_accuracy, fit_cla
 from counterpath.models.flow import fit_flow
 from counterpath.models.training import Run
 from counterpath.models.vae import VAE, VAETraining, fit_vae
+from counterpath.search.cost_field import CostField
 from counterpath.search.face import FaceGraph
 from counterpath.search.measures import instability, path_distance_to_data, turning
-from counterpath.search.method import METHODS, SearchModels
+from counterpath.search.methods import METHODS, NEAREST, geometry_of
 from counterpath.search.nearest import nearest_accepted, straight_path
 from counterpath.search.objective import Objective, Target
-from counterpath.search.roadmap import CostField, Landmarks, Roadmap, get_on
+from counterpath.search.problem import SearchModels
+from counterpath.search.roadmap import Landmarks, Roadmap, connect
 from counterpath.search.traverse import traverse
 from counterpath.utils.blocks import map_blocks
 from counterpath.utils.devices import resolve_device
@@ -36,6 +38,10 @@ from counterpath.utils.files import write_json
 LogOdds = Callable[[Tensor], Tensor]
 """A classifier: rows to the log odds of being accepted."""
 
+GLOBAL = ("geodesic", "face")
+"""The methods that search the whole space at once."""
+SEARCHED = tuple(name for name in METHODS if name != NEAREST)
+"""The methods of the experiment; the nearest accepted row is measured beside them."""
 _WANTED = Target(1)
 _GOALS = 4
 _SEGMENTS, _RELAXING = 16, 5
@@ -47,7 +53,7 @@ def lay(vae: VAE, classifier: LogOdds, rows: Float[Tensor, "m D"]) -> Roadmap:
         z = map_blocks(vae.encode, rows)
         x = map_blocks(vae.decode, z)
         answers = probabilities(map_blocks(classifier, x))
-    return Roadmap.laid(CostField.of(vae, pullback, z, None), Landmarks(x, z, answers), None, seed=0)
+    return Roadmap.build(CostField.of(vae, pullback, z, None), Landmarks(x, z, answers), None, seed=0)
 
 
 def travel(
@@ -58,15 +64,15 @@ def travel(
     A path begins at the row itself: x(t) = μ(z(t)) + (1 − t)(x − μ(z(0))). What the decoder does not reproduce of it is
     carried along and fades, so that a goal is what the classifier was asked about.
     """
-    world = network.world(None)
-    field = network.ways(world, _WANTED)
+    world = network.conditional(None)
+    field = network.shortest_paths(world, _WANTED)
     goal = (field.cost == 0).nonzero()[:, 0]
     ends = goal[Neighbours(world.decoded.mean[goal]).nearest(rows, _GOALS)[1]]
     with torch.no_grad():
         start = map_blocks(vae.encode, rows)
         carried = (rows - map_blocks(vae.decode, start))[:, None]
-    ways = resample(get_on(network.terrain, world, field, start, ends)[0], _SEGMENTS)
-    looks = resample(network.terrain.relaxed(ways, None, steps=_RELAXING), steps)
+    ways = resample(connect(network.cost_field, world, field, start, ends)[0], _SEGMENTS)
+    looks = resample(network.cost_field.relax(ways, None, steps=_RELAXING), steps)
     share = torch.linspace(1, 0, steps + 1, device=rows.device)[None, :, None]
     x = _decoded(vae, looks) + share * carried
     accepted = (map_blocks(classifier, x.flatten(0, 1)) > 0).view(x.shape[:2])
@@ -80,7 +86,7 @@ def travel(
 
 def chain(chains: FaceGraph, rows: Float[Tensor, "n D"], steps: int) -> Float[Tensor, "t n D"]:
     """`face`: the chains of rows, straight from one training row to the next; who has none stays."""
-    ways, exists = chains.ways(rows, _WANTED.met(chains.answers))
+    ways, exists = chains.chains(rows, _WANTED.is_reached(chains.probabilities))
     if not bool(exists.any()):
         return rows.expand(steps + 1, -1, -1)
     points = torch.cat([rows[:, None], chains.rows[ways]], 1)
@@ -89,7 +95,7 @@ def chain(chains: FaceGraph, rows: Float[Tensor, "n D"], steps: int) -> Float[Te
 
 def link(classifier: LogOdds, rows: Float[Tensor, "m D"]) -> FaceGraph:
     """The graph of training rows."""
-    return FaceGraph.of(rows, probabilities(map_blocks(classifier, rows)), torch.ones_like(rows[0]))
+    return FaceGraph.build(rows, probabilities(map_blocks(classifier, rows)), torch.ones_like(rows[0]))
 
 
 def _decoded(vae: VAE, z: Float[Tensor, "n t d"]) -> Float[Tensor, "n t D"]:
@@ -148,14 +154,14 @@ def reproduce(
     seeds: Sequence[int] = (0,),
     device: str = "auto",
     out: Path,
-    methods: Sequence[str] = tuple(METHODS),
+    methods: Sequence[str] = SEARCHED,
     damping: float = 1e-6,
     progress: bool | None = None,
 ) -> dict[str, Any]:
     """Run the experiment for every seed, write `results.json` and the figures to `out`, and return the results."""
     size = choose("preset", preset, PRESETS)
     for method in methods:
-        choose("method", method, METHODS)
+        choose("method", method, dict.fromkeys(SEARCHED))
     target = resolve_device(device)
     by_seed = []
     for seed in seeds:
@@ -216,12 +222,12 @@ class Paths:
 
 def walk(scene: Scene, name: str, *, damping: float, progress: bool | None) -> Paths:
     """Search with a method, once from the factuals and once from factuals that are moved by the noise of the data."""
-    method = METHODS[name](scene.parts)
-    if method.globally:
+    if name in GLOBAL:
         return _found(scene, name)
+    model, metric = geometry_of(name, scene.parts)
     objective = Objective(scene.parts.classifier)
     here, there = (
-        traverse(method.model, method.metric, objective, x, steps=STEPS, damping=damping, progress=progress, name=text)
+        traverse(model, metric, objective, x, steps=STEPS, damping=damping, progress=progress, name=text)
         for x, text in ((scene.factual, name), (scene.moved, f"{name}, moved"))
     )
     return Paths(here.z, here.x, there.end)

@@ -30,16 +30,19 @@ from counterpath.models.classifier import balanced_accuracy
 from counterpath.models.precision import RBFPrecision
 from counterpath.models.training import Run
 from counterpath.models.vae import VAE, VAETraining, fit_uncertainty
+from counterpath.search.cost_field import CostField
 from counterpath.search.face import FaceGraph
 from counterpath.search.feasible import FeasibleSet
-from counterpath.search.geodesic import Travelled, travel
+from counterpath.search.geodesic import RoutePoints, refined_routes
 from counterpath.search.measures import MEASURES, path_distance_to_data, path_length, turning
-from counterpath.search.method import METHODS, SearchModels
+from counterpath.search.methods import geometry_of
 from counterpath.search.nearest import nearest_accepted
 from counterpath.search.objective import Objective, Target
-from counterpath.search.paths import stations
-from counterpath.search.residual import Data, ResidualDecoder
-from counterpath.search.roadmap import CostField, Landmarks, Roadmap, representatives
+from counterpath.search.paths import plausible_points
+from counterpath.search.plausibility import Plausibility
+from counterpath.search.problem import SearchModels
+from counterpath.search.residual import ResidualDecoder
+from counterpath.search.roadmap import Landmarks, Roadmap, representatives
 from counterpath.search.traverse import Trajectory, traverse
 from counterpath.utils.blocks import map_blocks
 from counterpath.utils.devices import resolve_device
@@ -57,10 +60,10 @@ def geodesic(study: Study, progress: bool | None) -> dict[str, Tensor]:
     started = time.perf_counter()
     network = lay(study)
     laid = time.perf_counter()
-    network.ways(network.world(None), Target(1))
+    network.shortest_paths(network.conditional(None), Target(1))
     looked = time.perf_counter()
     data, scope = data_of(study), FeasibleSet.of(study.encoder, study.factual, immutable=False)
-    journey = ResidualDecoder.of(study.vae, scope, generative=True, carry=False)
+    journey = ResidualDecoder.of(study.vae, scope, generative=True, keep_residual=False)
     prepared = time.perf_counter()
     _travel(study, network, journey, data, THRESHOLDS[0], progress, refine=False)
     routed = time.perf_counter()
@@ -87,11 +90,11 @@ def face(study: Study, progress: bool | None) -> dict[str, Tensor]:
     """What is measured of the chains of training rows."""
     answers = study.answers(study.train)
     rows = representatives(study.train, answers, 0)
-    chains = FaceGraph.of(study.train[rows], answers[rows], study.encoder.weights.to(study.train))
+    chains = FaceGraph.build(study.train[rows], answers[rows], study.encoder.weights.to(study.train))
     scope = FeasibleSet.of(study.encoder, study.factual, immutable=False)
     measured: dict[str, Tensor] = {}
     for threshold in THRESHOLDS:
-        row, x, *_ = chains.follow(scope, Target(1, confidence=threshold))
+        row, x, *_ = chains.shortest_chains(scope, Target(1, confidence=threshold))
         measured |= measure(study, row, x, threshold)
     return measured
 
@@ -100,33 +103,33 @@ def lay(study: Study) -> Roadmap:
     """The network on the codes of training rows."""
     answers = study.answers(study.train)
     landmarks = Landmarks.of(study.vae, study.encoder.round, study.train, answers, study.answers, 0)
-    return Roadmap.laid(CostField.of(study.vae, pullback, landmarks.z, None), landmarks, None, 0)
+    return Roadmap.build(CostField.of(study.vae, pullback, landmarks.z, None), landmarks, None, 0)
 
 
-def data_of(study: Study) -> Data:
+def data_of(study: Study) -> Plausibility:
     """The training rows, and how far some of them are from the others."""
     some, others = study.train[:_HELD_OUT], study.train[_HELD_OUT:]
     apart = Neighbours(others, study.neighbours.weights).nearest(some)[0][:, 0]
-    return Data(study.neighbours, float(apart.quantile(0.95)), float(apart.square().mean().sqrt()))
+    return Plausibility(study.neighbours, float(apart.quantile(0.95)), float(apart.square().mean().sqrt()))
 
 
 def _travel(
     study: Study,
     network: Roadmap,
     journey: ResidualDecoder,
-    data: Data,
+    data: Plausibility,
     confidence: float,
     progress: bool | None,
     *,
     refine: bool = True,
-) -> Travelled:
+) -> RoutePoints:
     wanted = Target(1, confidence=confidence)
-    return travel(
+    return refined_routes(
         network,
         journey,
         wanted,
         study.answers,
-        lambda x: wanted.met(study.answers(x)),
+        lambda x: wanted.is_reached(study.answers(x)),
         data,
         refine=refine,
         progress=progress,
@@ -168,9 +171,9 @@ def dense(row: Int[Tensor, "p"], x: Float[Tensor, "p D"], count: int) -> Float[T
     return x[place + points.cumsum(0) - points]
 
 
-def _leaping(study: Study, data: Data, found: Travelled) -> Tensor:
+def _leaping(study: Study, data: Plausibility, found: RoutePoints) -> Tensor:
     ld = data.distance(found.x)
-    kept = stations(found.row, ld, data.typical)
+    kept = plausible_points(found.row, ld, data.typical)
     return greatest(found.row[kept], ld[kept], len(study.factual))
 
 
@@ -253,11 +256,11 @@ def _kept(path: Path, job: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]
 
 
 def _walk(study: Study, name: str, fidelity: float, damping: float, progress: bool | None) -> dict[str, Tensor]:
-    method = METHODS[name](SearchModels(study.classifier, study.vae))
+    model, metric = geometry_of(name, SearchModels(study.classifier, study.vae))
     started = time.perf_counter()
     found = traverse(
-        method.model,
-        method.metric,
+        model,
+        metric,
         Objective(study.classifier, fidelity=fidelity),
         study.factual,
         steps=STEPS[-1],
@@ -267,7 +270,7 @@ def _walk(study: Study, name: str, fidelity: float, damping: float, progress: bo
     )
     seconds = torch.tensor(time.perf_counter() - started)
     measured = measure_paths(study, found) | {"seconds": seconds}
-    if method.model is study.vae:
+    if model is study.vae:
         measured["riemannian_length"] = _riemannian_length(study.vae, found.z)
     return measured
 
@@ -390,9 +393,9 @@ def _ends(study: Study, vae: VAE, count: int, damping: float) -> dict[str, Tenso
     factual = study.factual[:count]
     measured: dict[str, Tensor] = {}
     for name in ("rsgd", "rsgd-c"):
-        method = METHODS[name](SearchModels(study.classifier, vae))
+        model, metric = geometry_of(name, SearchModels(study.classifier, vae))
         objective = Objective(study.classifier)
-        end = traverse(method.model, method.metric, objective, factual, steps=STEPS[-1], damping=damping).end
+        end = traverse(model, metric, objective, factual, steps=STEPS[-1], damping=damping).end
         case = study.case(end, factual=factual)
         measured |= {f"valid {name}": MEASURES["valid"](case), f"ld_sq {name}": MEASURES["ld_sq"](case)}
     return measured

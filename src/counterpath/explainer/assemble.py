@@ -17,26 +17,27 @@ from counterpath.data.encoding import Encoder
 from counterpath.data.schema import Schema
 from counterpath.data.status import Cause, Status, StatusCode
 from counterpath.data.tables import alike
-from counterpath.explainer.solve import Found, Group, Request
+from counterpath.explainer.request import Request
+from counterpath.explainer.solve import Group
 from counterpath.explanation import Explanation, path_columns, plan_index, wording
 from counterpath.explanation.milestones import END, MILESTONES, only_milestones
 from counterpath.explanation.provenance import made_since
 from counterpath.explanation.wording import amounts
 from counterpath.fitting.fitted import FittedModels
 from counterpath.search.measures import MEASURES, Case
-from counterpath.search.paths import Paths, firsts, picked
+from counterpath.search.paths import Paths, is_first
 
-_AT_ONCE = 4096
-"""Of how many paths all points are a table at the same time, if few of them are kept."""
+_PATHS_AT_ONCE = 4096
+"""Of how many paths all points are a table at the same time: it bounds memory where few of them are kept."""
 
 
 def table_of(
-    learned: FittedModels, group: Group, paths: Paths, factuals: pd.DataFrame, keep: str
+    models: FittedModels, group: Group, paths: Paths, factuals: pd.DataFrame, keep: str
 ) -> pd.DataFrame | None:
     """As much of the paths of a group as is kept, in the columns of `Explanation.paths`; None if that is nothing.
 
     Args:
-        learned: The models.
+        models: The models.
         group: Whose paths they are.
         paths: Every point of them.
         factuals: All rows that were asked about.
@@ -44,10 +45,10 @@ def table_of(
     """
     if keep == END:
         return None
-    schema, whose = learned.encoder.schema, torch.arange(len(group.steps), device=group.steps.device)
+    schema, whose = models.encoder.schema, torch.arange(len(group.steps), device=group.steps.device)
     numbers, tables = amounts(schema, factuals), []
-    for rows in whose.split(_AT_ONCE):
-        table = _points(learned, picked(paths, rows), group.place[rows], group.factual[rows], factuals)
+    for rows in whose.split(_PATHS_AT_ONCE):
+        table = _points(models, paths.select(rows), group.index[rows], group.factual[rows], factuals)
         tables.append(only_milestones(table, schema, numbers) if keep == MILESTONES else table)
     return pd.concat(tables, ignore_index=True)
 
@@ -61,7 +62,7 @@ def join_tables(
         tables: Those of each group.
         schema: What the features are.
         factuals: All rows that were asked about.
-        after: The probability of the wanted outcome for each of them as it is returned, which is where its path ends.
+        after: The probability of the target for each of them as it is returned, which is where its path ends.
     """
     there = [table for table in tables if table is not None]
     if not there:
@@ -74,50 +75,48 @@ def join_tables(
 
 
 def decoded_rows(
-    encoder: Encoder, x: Float[Tensor, "n D"], before: Float[Tensor, "n D"], given: pd.DataFrame
+    encoder: Encoder, x: Float[Tensor, "n D"], before: Float[Tensor, "n D"], factuals: pd.DataFrame
 ) -> pd.DataFrame:
-    """Rows in original units; a feature that is encoded as the person's is the person's, to the bit."""
+    """Rows in original units; a feature that is encoded as the factual one is the factual one, to the bit."""
     decoded = encoder.decode(x)
     columns = {}
     for name, part in zip(encoder.schema.names, encoder.layout, strict=True):
         same = (x[:, part] == before[:, part]).all(-1).cpu().numpy()
-        columns[name] = _mixed(decoded[name], given[name], same)
+        columns[name] = _mixed(decoded[name], factuals[name], same)
     return pd.DataFrame({name: columns[name] for name in decoded.columns})
 
 
-def _mixed(decoded: pd.Series, given: pd.Series, same: NDArray[np.bool_]) -> pd.Series:
+def _mixed(decoded: pd.Series, original: pd.Series, same: NDArray[np.bool_]) -> pd.Series:
     """One column, in part as it was given; its dtype is that of decoded values wherever it holds those."""
     if not same.any():
         return decoded
-    parts = [decoded[~same], alike(given[same], decoded.dtype)]
+    parts = [decoded[~same], alike(original[same], decoded.dtype)]
     whole = pd.concat([part for part in parts if len(part)], ignore_index=True)
     order = np.argsort(np.concatenate([np.flatnonzero(~same), np.flatnonzero(same)]))
     return whole.iloc[order].reset_index(drop=True)
 
 
 def interleaved(
-    decoded: pd.DataFrame, places: NDArray[np.int64], given: pd.DataFrame, given_places: NDArray[np.int64]
+    decoded: pd.DataFrame, index: NDArray[np.int64], original: pd.DataFrame, original_index: NDArray[np.int64]
 ) -> pd.DataFrame:
-    """Decoded rows, and rows exactly as they were given, each at its place.
+    """Decoded rows, and rows exactly as they were given, each at its position.
 
     Decoding is exact to 6e-8 of a range only. The dtype is that of decoded rows wherever it holds what was given.
     """
-    fitting = {name: alike(given[name], decoded[name].dtype) for name in decoded.columns}
-    whole = pd.concat([decoded, pd.DataFrame(fitting, index=given.index)], ignore_index=True)
-    return whole.iloc[np.argsort(np.concatenate([places, given_places]))].reset_index(drop=True)
+    fitting = {name: alike(original[name], decoded[name].dtype) for name in decoded.columns}
+    whole = pd.concat([decoded, pd.DataFrame(fitting, index=original.index)], ignore_index=True)
+    return whole.iloc[np.argsort(np.concatenate([index, original_index]))].reset_index(drop=True)
 
 
-def _points(
-    learned: FittedModels, paths: Paths, place: Tensor, factual: Tensor, factuals: pd.DataFrame
-) -> pd.DataFrame:
+def _points(models: FittedModels, paths: Paths, index: Tensor, factual: Tensor, factuals: pd.DataFrame) -> pd.DataFrame:
     """All points of paths in original units, row after row."""
-    schema, first = learned.encoder.schema, firsts(paths.row)
-    moved = ((paths.x[1:] - paths.x[:-1]) * learned.encoder.weights.to(paths.x)).norm(dim=-1)
+    schema, first = models.encoder.schema, is_first(paths.row)
+    moved = ((paths.x[1:] - paths.x[:-1]) * models.encoder.weights.to(paths.x)).norm(dim=-1)
     moved = torch.cat([moved.new_zeros(1), moved]).masked_fill(first, 0)
     total = moved.double().cumsum(0)
     starts = first.nonzero()[:, 0]
     step = torch.arange(len(paths.row), device=paths.row.device) - starts[paths.row]
-    where = learned.view.show(paths.z)
+    where = models.latent_map.project(paths.z)
     extra = {
         "probability": paths.probability,
         "uncertainty": paths.sigma,
@@ -126,12 +125,12 @@ def _points(
         "map_y": where[:, 1],
     }
     names = list(schema.names)
-    asked = factuals[names].iloc[place.cpu().numpy()]
+    asked = factuals[names].iloc[index.cpu().numpy()]
     whose = paths.row[~first]
-    decoded = decoded_rows(learned.encoder, paths.x[~first], factual[whose], asked.iloc[whose.cpu().numpy()])
+    decoded = decoded_rows(models.encoder, paths.x[~first], factual[whose], asked.iloc[whose.cpu().numpy()])
     decoded = decoded[names]
     frame = interleaved(decoded, (~first).nonzero()[:, 0].cpu().numpy(), asked, starts.cpu().numpy())
-    points = pd.DataFrame({"row": place[paths.row].cpu().numpy(), "step": step.cpu().numpy()})
+    points = pd.DataFrame({"row": index[paths.row].cpu().numpy(), "step": step.cpu().numpy()})
     ends = pd.DataFrame({name: values.double().cpu().numpy() for name, values in extra.items()})
     return pd.concat([points, frame, ends], axis=1).set_axis(path_columns(schema.names), axis=1)
 
@@ -143,15 +142,15 @@ def _empty(schema: Schema, factuals: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([places, features, numbers], axis=1).set_axis(path_columns(schema.names), axis=1)
 
 
-_LANDSCAPE = 1500
+_LANDSCAPE = 1500  # training rows on the map behind paths: a cloud that can be seen, in a file that stays small
 
 
 def assemble(
-    learned: FittedModels,
+    models: FittedModels,
     factuals: pd.DataFrame,
     imputed: Sequence[Sequence[str]],
     unknown: Sequence[str],
-    found: Iterable[Found],
+    found: Iterable[tuple[Group, Paths]],
     request: Request,
     described: dict[str, Any],
     diagnostics: str,
@@ -161,23 +160,23 @@ def assemble(
     """The answer as tables in original units.
 
     Args:
-        learned: The models.
+        models: The models.
         factuals: The rows that were asked about.
         imputed: For each the names of columns that were filled in.
         unknown: For each which category is unknown, in words; empty if none is.
         found: What was found, group by group. Of the paths of a group only what is asked for outlives it.
         request: What was asked for.
-        described: The request as it is told and stored.
+        described: The request as it is recorded.
         diagnostics: What is known about the models, in words.
         quality: The same as numbers.
         started: When the request came, by `time.monotonic`.
     """
-    plans, classes = request.plans, learned.subject.classes
+    plans, classes = request.plans, models.subject.classes
     index = plan_index(factuals.index, plans)
     factuals = factuals.iloc[np.repeat(np.arange(len(factuals)), plans)].set_axis(index)
     count = len(factuals)
     # The variable of a loop would hold the paths of one group while the next one is searched for.
-    kept = list(starmap(partial(_kept, learned, factuals, request.paths), found))
+    kept = list(starmap(partial(_kept, models, factuals, request.paths), found))
     status = [
         Status(StatusCode.UNKNOWN_CATEGORY if plan == 0 else StatusCode.NO_OTHER_PLAN, detail=why if plan == 0 else "")
         for why in unknown
@@ -189,41 +188,41 @@ def assemble(
         "class_after": np.full(count, None, dtype=object),
         "probability_after": np.full(count, np.nan),
     }
-    changed = np.zeros((count, len(learned.encoder.schema)), dtype=bool)
-    counterfactuals = _counterfactuals(learned.encoder, factuals, [group for group, _ in kept])
-    returned = [_as_returned(learned, group, counterfactuals) for group, _ in kept]
+    changed = np.zeros((count, len(models.encoder.schema)), dtype=bool)
+    counterfactuals = _counterfactuals(models.encoder, factuals, [group for group, _ in kept])
+    returned = [_as_returned(models, group, counterfactuals) for group, _ in kept]
     for group, after in returned:
-        place = group.place.cpu().numpy()
-        for where, its_status in zip(place.tolist(), group.status, strict=True):
-            status[where] = its_status
-        outcome["class_before"][place] = [classes[i] for i in group.before.argmax(-1).tolist()]
-        outcome["class_after"][place] = [classes[i] for i in after.argmax(-1).tolist()]
-        outcome["probability_before"][place] = group.wanted.probability(group.before).cpu().numpy()
-        outcome["probability_after"][place] = group.wanted.probability(after).cpu().numpy()
-        changed[place] = learned.encoder.changed(group.factual, group.counterfactual).cpu().numpy()
+        where = group.index.cpu().numpy()
+        for row, its_status in zip(where.tolist(), group.status, strict=True):
+            status[row] = its_status
+        outcome["class_before"][where] = [classes[i] for i in group.before.argmax(-1).tolist()]
+        outcome["class_after"][where] = [classes[i] for i in after.argmax(-1).tolist()]
+        outcome["probability_before"][where] = group.target.probability(group.before).cpu().numpy()
+        outcome["probability_after"][where] = group.target.probability(after).cpu().numpy()
+        changed[where] = models.encoder.changed(group.factual, group.counterfactual).cpu().numpy()
     return Explanation(
         factuals=factuals,
         counterfactuals=counterfactuals,
         status=_status_table(status, imputed, outcome["probability_after"], request, index),
         outcome=pd.DataFrame({name: pd.Series(given, index, given.dtype) for name, given in outcome.items()}),
-        changed=pd.DataFrame(changed, index=index, columns=list(learned.encoder.schema.names)),
-        paths=join_tables([table for _, table in kept], learned.encoder.schema, factuals, outcome["probability_after"]),
-        schema=learned.encoder.schema,
+        changed=pd.DataFrame(changed, index=index, columns=list(models.encoder.schema.names)),
+        paths=join_tables([table for _, table in kept], models.encoder.schema, factuals, outcome["probability_after"]),
+        schema=models.encoder.schema,
         request=described,
-        landscape=learned.landscape(_LANDSCAPE),
-        note=learned.view.note,
+        landscape=models.landscape(_LANDSCAPE),
+        note=models.latent_map.note,
         diagnostics=diagnostics,
         quality=quality,
         made=made_since(started),
-        compute_measures=partial(_measures, learned, tuple(group for group, _ in returned), index),
+        compute_measures=partial(_measures, models, tuple(group for group, _ in returned), index),
     )
 
 
 def _kept(
-    learned: FittedModels, factuals: pd.DataFrame, keep: str, group: Group, paths: Paths
+    models: FittedModels, factuals: pd.DataFrame, keep: str, group: Group, paths: Paths
 ) -> tuple[Group, pd.DataFrame | None]:
     """A group, and as much of its paths as is kept."""
-    return group, table_of(learned, group, paths, factuals, keep)
+    return group, table_of(models, group, paths, factuals, keep)
 
 
 def _status_table(
@@ -240,24 +239,24 @@ def _status_table(
         "reason": reasons,
         "fallback": [one.fallback for one in status],
         "binding": [[constraint.to_json() for constraint in one.binding] for one in status],
-        "imputed": [list(imputed[place // request.plans]) for place in range(len(status))],
+        "imputed": [list(imputed[where // request.plans]) for where in range(len(status))],
     }
     return pd.DataFrame(
         {name: pd.Series(values, index, bool if name == "fallback" else object) for name, values in columns.items()}
     )
 
 
-def _as_returned(learned: FittedModels, group: Group, counterfactuals: pd.DataFrame) -> tuple[Group, Tensor]:
+def _as_returned(models: FittedModels, group: Group, counterfactuals: pd.DataFrame) -> tuple[Group, Tensor]:
     """What the model says about the rows exactly as they are returned, and the group, whose status keeps to it.
 
     A feature that is as it was is returned as it was given; what it is decoded as differs in the eighth digit.
     """
-    rows = counterfactuals.iloc[group.place.cpu().numpy()]
-    after = torch.where(group.moved[:, None], learned.subject.about(rows, group.counterfactual), group.before)
+    rows = counterfactuals.iloc[group.index.cpu().numpy()]
+    after = torch.where(group.moved[:, None], models.subject.about(rows, group.counterfactual), group.before)
     status = list(group.status)
-    for place in (~group.wanted.met(after)).nonzero()[:, 0].tolist():
-        if status[place].code.found:
-            status[place] = Status(StatusCode.NOT_FOUND, Cause.EDGE)
+    for where in (~group.target.is_reached(after)).nonzero()[:, 0].tolist():
+        if status[where].code.found:
+            status[where] = Status(StatusCode.NOT_FOUND, Cause.EDGE)
     return replace(group, status=tuple(status)), after
 
 
@@ -267,27 +266,27 @@ def _counterfactuals(encoder: Encoder, factuals: pd.DataFrame, groups: Sequence[
         return factuals.copy()
     before = torch.cat([group.factual[group.moved] for group in groups])
     returned = torch.cat([group.counterfactual[group.moved] for group in groups])
-    moved = torch.cat([group.place[group.moved] for group in groups]).cpu().numpy()
+    moved = torch.cat([group.index[group.moved] for group in groups]).cpu().numpy()
     decoded = decoded_rows(encoder, returned, before, factuals.iloc[moved])[list(factuals.columns)]
     rest = np.setdiff1d(np.arange(len(factuals)), moved)
     return interleaved(decoded, moved, factuals.iloc[rest], rest).set_axis(factuals.index)
 
 
-def _measures(learned: FittedModels, groups: Sequence[Group], index: pd.Index) -> pd.DataFrame:
+def _measures(models: FittedModels, groups: Sequence[Group], index: pd.Index) -> pd.DataFrame:
     """Every measure of every row; those that were not explained have none."""
     values = {name: np.full(len(index), np.nan) for name in (*MEASURES, "steps")}
     for group in groups:
-        place = group.place.cpu().numpy()
+        where = group.index.cpu().numpy()
         case = Case(
             group.factual,
             group.counterfactual,
-            lambda x, wanted=group.wanted: wanted.probability(learned.ask(x)).to(x.dtype),  # type: ignore[misc]
-            learned.encoder,
-            learned.neighbours,
-            group.wanted.confidence,
-            decided=lambda x, wanted=group.wanted: wanted.decided(learned.ask(x)),  # type: ignore[misc]
+            lambda x, target=group.target: target.probability(models.predict_proba(x)).to(x.dtype),  # type: ignore[misc]
+            models.encoder,
+            models.neighbours,
+            group.target.confidence,
+            is_predicted=lambda x, target=group.target: target.is_predicted(models.predict_proba(x)),  # type: ignore[misc]
         )
         for name, measure in MEASURES.items():
-            values[name][place] = measure(case).double().cpu().numpy()
-        values["steps"][place] = group.steps.double().cpu().numpy()
+            values[name][where] = measure(case).double().cpu().numpy()
+        values["steps"][where] = group.steps.double().cpu().numpy()
     return pd.DataFrame(values, index=index)

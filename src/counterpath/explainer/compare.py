@@ -10,14 +10,13 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from counterpath.explainer.explainer import Explainer
-from counterpath.explainer.solve import NEAREST
 from counterpath.explanation import Explanation, wording
 from counterpath.explanation.comparing import comparison_table
 from counterpath.explanation.milestones import ALL
 from counterpath.explanation.plots.side_by_side import draw_side_by_side
 from counterpath.explanation.tables import path_features
 from counterpath.explanation.wording import amounts
-from counterpath.search.method import METHODS
+from counterpath.search.methods import NEAREST, resolve_method
 from counterpath.utils.errors import InputError, choose
 
 COMPARED = ("sgd", "rsgd", "rsgd-c", "geodesic", "face", NEAREST)
@@ -74,7 +73,7 @@ class Comparison:
 
 def compare(
     explainer: Explainer,
-    people: Any,
+    rows: Any,
     target_class: Any,
     *,
     methods: Sequence[str] = COMPARED,
@@ -86,11 +85,11 @@ def compare(
 
     Args:
         explainer: A fitted explainer.
-        people: The rows.
-        target_class: The wanted class, as in `Explainer.explain`.
-        methods: Keys of `METHODS`, or "nearest", which is added where it is missing: a method that does not beat the
-            nearest training row with the wanted decision is not worth its time.
-        confidence: What the probability of the wanted outcome must reach.
+        rows: The rows.
+        target_class: The target class, as in `Explainer.explain`.
+        methods: Names of methods; "nearest" is added where it is missing: a method that does not beat the
+            nearest training row that the model accepts is not worth its time.
+        confidence: What the probability of the target must reach.
         time_limit: How long each method may search.
         paths: How much of every path to keep, as in `Explainer.explain`; `plot` needs paths or their milestones.
 
@@ -99,19 +98,18 @@ def compare(
         NotFittedError: The explainer was not fitted, or not for one of the methods.
 
     Example:
-        >>> comparison = compare(explainer, people, 1, methods=["rsgd"])  # doctest: +SKIP
+        >>> comparison = compare(explainer, rows, 1, methods=["rsgd"])  # doctest: +SKIP
         >>> comparison.table(common=True)  # doctest: +SKIP
     """
     explainer.diagnostics()  # raises an error unless it was fitted
     names = list(dict.fromkeys([*check_methods(methods), NEAREST]))
-    for name in names:
-        if name != NEAREST:
-            METHODS[name](explainer.models_.parts)  # a missing flow should not show after minutes of searching
+    for name in names:  # a missing flow should not show after minutes of searching
+        explainer.models_.check_needs(resolve_method(name))
     results, took = {}, {}
     for name in names:
         started = time.monotonic()
         results[name] = explainer.explain(
-            people, target_class, confidence=confidence, method=name, time_limit=time_limit, paths=paths
+            rows, target_class, confidence=confidence, method=name, time_limit=time_limit, paths=paths
         )
         took[name] = time.monotonic() - started
     return Comparison(results, took)
@@ -122,5 +120,5 @@ def check_methods(methods: Sequence[str]) -> Sequence[str]:
     if isinstance(methods, str) or not methods:
         raise InputError(f"methods is {methods!r}; expected at least one name in a list, for instance ['rsgd']")
     for name in methods:
-        choose("method", name, {**METHODS, NEAREST: None})
+        resolve_method(name)
     return methods

@@ -1,8 +1,9 @@
-"""The Explainer: fit it to a table and a model, ask it about people, keep it in a directory."""
+"""The Explainer: fit it to a table and a model, ask it about rows, keep it in a directory."""
 
 import time
 import warnings
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,36 +12,37 @@ import pandas as pd
 import torch
 from sklearn.base import BaseEstimator
 
-from counterpath.data.constraints import Constraints
 from counterpath.data.encoding import Encoder
 from counterpath.data.impute import Imputer
 from counterpath.data.schema import Number, Schema
 from counterpath.explainer.assemble import assemble
-from counterpath.explainer.request import WALK, asked_again, record
-from counterpath.explainer.solve import NEAREST, OTHER, Request, answer
+from counterpath.explainer.request import OTHER, SEARCH_SETTINGS, Request, record, recorded_request
+from counterpath.explainer.solve import Solver
 from counterpath.explanation import Explanation
-from counterpath.explanation.milestones import ALL, KEEP
+from counterpath.explanation.milestones import ALL
 from counterpath.fitting import persistence
 from counterpath.fitting.diagnostics import Diagnostics, diagnose
 from counterpath.fitting.fitted import FittedModels
-from counterpath.fitting.persistence import fitting_together, pack, parameters_of, plain_parameters, unpack
-from counterpath.fitting.prepare import Target, prepared, training, unknown_categories
-from counterpath.fitting.train import FitConfig, Sizes, labels_for, learn
+from counterpath.fitting.persistence import fitting_together, pack, parameters_from_json, parameters_to_json, unpack
+from counterpath.fitting.prepare import TargetColumn, prepare_rows, prepare_training, unknown_categories
+from counterpath.fitting.train import FitConfig, Sizes, fit_models, labels_for
 from counterpath.models.explained import Labels, labels_of
 from counterpath.models.generator import Autoencoder
 from counterpath.models.training import Run
-from counterpath.search.method import AMBIENTS, METHODS
+from counterpath.search.geodesic import AMBIENT_METRICS
+from counterpath.search.method import Method
+from counterpath.search.methods import resolve_method
 from counterpath.search.problem import SearchOptions
 from counterpath.utils.deadline import Over, after
 from counterpath.utils.devices import resolve_device
-from counterpath.utils.errors import CounterpathWarning, InputError, NotFittedError, choose
+from counterpath.utils.errors import CounterpathWarning, NotFittedError, choose
 
 
 class Explainer(BaseEstimator):  # type: ignore[misc]
     """Counterfactual explanations of a model's decisions on a table.
 
     Args:
-        method: How to search, a key of `METHODS` or "nearest"; `explain` can be asked for another one.
+        method: How to search: the name of a method, or a `Method` of your own; `explain` can be asked for another.
         latent_dim: Width of the latent space, or "auto".
         hidden: Widths of the generative model's hidden layers.
         n_centers: RBF centres of its uncertainty, or "auto".
@@ -53,16 +55,16 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         max_steps: The most steps of a search.
         step_size: Length of a step in the latent space.
         damping: Added to the diagonal of the metric.
-        sparsify: Put back every change that a counterfactual does not need, as long as it stays valid and plausible.
-        keep_residual: Start paths at the person: what the generative model does not reproduce of them is carried along.
-        fallback: Lead rows for which the local search finds nothing to the nearest place that the model accepts.
-        refine: Let a `geodesic` end as close to the person as it can, and relax its path.
+        sparsify: Put back every redundant change, as long as the counterfactual stays valid and plausible.
+        keep_residual: Start paths at the row itself: add what the generative model does not reproduce of it.
+        fallback: Where a local search finds nothing, take the line to the nearest landmark that the model accepts.
+        refine: Let a `geodesic` end as close to the row as it can, and relax its path.
         allow_copies: Whether a counterfactual may be equal to a training row; False for privacy.
-        tf32: Round the factors of products to TF32 while searching on a GPU; what is returned is judged exactly.
+        tf32: Round the factors of products to TF32 while searching on a GPU; what is returned is validated exactly.
         ambient_metric: What `geodesic` measures steps by: "data", rows as they are, or "classifier", rows as the
             classifier represents them.
         uncertainty_cost: Whether `geodesic` lets steps cost more where the generative model is uncertain.
-        fidelity: How much staying close to the person weighs in the search.
+        fidelity: The weight of staying close to the row in the objective of local methods.
         seed: Of all randomness.
         device: "auto", "cpu", "cuda" or "cuda:N".
         progress: Show progress bars; by default where standard error is a terminal.
@@ -77,7 +79,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         *,
-        method: str = "geodesic",
+        method: str | Method = "geodesic",
         latent_dim: int | str = "auto",
         hidden: tuple[int, ...] = (512, 256),
         n_centers: int | str = "auto",
@@ -130,7 +132,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
     def fit(
         self,
         table: Any,
-        target: Target = None,
+        target: TargetColumn = None,
         *,
         schema: Schema | None = None,
         encoder: Encoder | None = None,
@@ -138,14 +140,14 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         generator: Autoencoder | None = None,
         checkpoint: str | Path | None = None,
     ) -> "Explainer":
-        """Learn from training rows all that explanations need.
+        """Fit to training rows all that explanations need.
 
         Args:
-            table: A table of pandas, polars or Arrow, one row a person; with or without the label.
+            table: A table of pandas, polars or Arrow, with or without the label.
             target: The column of the label, or the labels. Without a `model` they are what the classifier learns.
             schema: What the columns are; by default `Schema.infer` looks.
             encoder: A fitted encoder, schema included, if a torch model or generator was trained on its rows.
-            model: The model under explanation: a torch module on encoded rows, an object with `predict_proba` on a
+            model: The model to explain: a torch module on encoded rows, an object with `predict_proba` on a
                 DataFrame, or a function from a DataFrame to probabilities. Without one a classifier is trained.
             generator: A torch module with `encode` and `decode` on encoded rows, instead of our VAE.
             checkpoint: A folder from which a fit that was cut off goes on.
@@ -153,28 +155,18 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         Raises:
             InputError: The table, the labels or the model cannot be used; the message says why.
         """
-        choose("method", self.method, {**METHODS, NEAREST: None})
-        choose("ambient_metric", self.ambient_metric, AMBIENTS)
+        method, options = resolve_method(self.method), self._options()
+        choose("ambient_metric", self.ambient_metric, AMBIENT_METRICS)
         device = resolve_device(self.device)
         sizes = Sizes(self.latent_dim, tuple(self.hidden), self.n_centers, self.epochs, self.numeric_output)
         run = Run(seed=self.seed, checkpoint=None if checkpoint is None else Path(checkpoint), progress=self.progress)
-        given = training(table, target, schema, encoder, missing=self.missing)
-        rows = given.encoder.encode(given.features).to(device)
-        known = None if given.labels is None else labels_of(given.labels)
-        lessons = FitConfig(
-            model,
-            generator,
-            self.method,
-            self.class_weight,
-            self.representation_layer,
-            sizes,
-            run,
-            self.ambient_metric,
-            self.uncertainty_cost,
-        )
-        learned = learn(lessons, given.encoder, rows, known)
-        diagnosed = diagnose(learned, labels=labels_for(learned, known), seed=self.seed)
-        return self._fitted(learned, given.imputer, given.target, diagnosed, warn=True)
+        prepared = prepare_training(table, target, schema, encoder, missing=self.missing)
+        rows = prepared.encoder.encode(prepared.features).to(device)
+        labelled = None if prepared.labels is None else labels_of(prepared.labels)
+        config = FitConfig(model, generator, method, self.class_weight, self.representation_layer, sizes, run, options)
+        models = fit_models(config, prepared.encoder, rows, labelled)
+        diagnosed = diagnose(models, labels=labels_for(models, labelled), seed=self.seed)
+        return self._fitted(models, prepared.imputer, prepared.target, diagnosed, warn=True)
 
     def explain(
         self,
@@ -182,7 +174,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         target_class: Any = OTHER,
         *,
         confidence: float = 0.5,
-        method: str | None = None,
+        method: str | Method | None = None,
         time_limit: float | int | None = None,
         should_stop: Over | None = None,
         paths: str = ALL,
@@ -210,44 +202,52 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
             ranges: By feature where it must stay: (low, high), either of them None for an open end, for numbers and
                 ordinal features; for others the categories that are allowed.
             max_changes: How many features may change.
-            feature_costs: By feature how hard it is to change; 1 for those that are not named.
+            feature_costs: By feature what changing it costs; 1 for those that are not named.
             plans: How many different counterfactuals to find for every row.
 
         Raises:
-            InputError: The table or a constraint cannot be used; the message names the column, and the row or the wish.
+            InputError: The table or a constraint cannot be used; the message names the column, and what is wrong.
+        """
+        request = Request(
+            target_class=target_class,
+            confidence=confidence,
+            method=method,
+            paths=paths,
+            plans=plans,
+            lock=lock,
+            directions=directions or {},
+            ranges=ranges or {},
+            max_changes=max_changes,
+            feature_costs=feature_costs or {},
+            time_limit=time_limit,
+        )
+        return self.solve(table, request, should_stop=should_stop)
+
+    def solve(self, table: Any, request: Request, *, should_stop: Over | None = None) -> Explanation:
+        """As `explain`, for a request that has been built already: what every other caller uses.
+
+        Args:
+            table: Rows with the columns of the training table.
+            request: What is asked about them.
+            should_stop: As in `explain`.
+
+        Raises:
+            InputError: The table or a constraint cannot be used; the message names the column, and what is wrong.
         """
         started = time.monotonic()
-        learned, schema = self._learned(), self.schema_
-        if time_limit is not None and not time_limit > 0:
-            raise InputError(f"the time budget must be a positive number of seconds; given {time_limit!r}")
-        constraints = Constraints.of(
-            schema,
-            lock=lock,
-            directions=directions,
-            ranges=ranges,
-            max_changes=max_changes,
-            feature_costs=feature_costs,
-        )
-        settings, over = self._settings(), after(time_limit, should_stop)
-        walk = SearchOptions(**{name: settings[name] for name in WALK}, over=over, progress=self.progress)
-        classes = learned.subject.classes
-        place = None if target_class == OTHER and OTHER not in classes else learned.subject.index(target_class)
-        request = Request(place, confidence, method or self.method, walk, paths, constraints, plans)
-        frame, imputed = prepared(table, schema, self.target_, self.imputer_)
-        known, unknown = unknown_categories(learned.encoder, frame)
-        places = torch.from_numpy(np.flatnonzero(known)).to(learned.rows.device)
-        found = answer(learned, frame[known], places, request)
-        wanted = OTHER if place is None else classes[place]
-        asked = {
-            "target_class": wanted,
-            "confidence": confidence,
-            "time_limit": time_limit,
-            "plans": plans,
-            KEEP: paths,
-        }
-        described = record(settings, constraints, method=request.method, **asked)
-        models = str(self.diagnostics_), self.diagnostics_.told()
-        return assemble(learned, frame, imputed, unknown, found, request, described, *models, started)
+        models, schema = self._models(), self.schema_
+        constraints = request.constraints(schema)
+        method = resolve_method(self.method if request.method is None else request.method)
+        solver = Solver(models, request, method, self._options(request.time_limit, should_stop), constraints)
+        target_index = solver.target_index
+        frame, imputed = prepare_rows(table, schema, self.target_, self.imputer_)
+        known, unknown = unknown_categories(models.encoder, frame)
+        index = torch.from_numpy(np.flatnonzero(known)).to(models.rows.device)
+        found = solver.solve(frame[known], index)
+        wanted = OTHER if target_index is None else self.classes_[target_index]
+        described = record(replace(request, target_class=wanted), constraints, method, self._settings())
+        diagnostics = str(self.diagnostics_), self.diagnostics_.told()
+        return assemble(models, frame, imputed, unknown, found, request, described, *diagnostics, started)
 
     def repeat(self, asked: Explanation | Mapping[str, Any], table: Any = None) -> Explanation:
         """Ask for the same again.
@@ -259,39 +259,44 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         Raises:
             InputError: The request was made with other settings of the explainer; the message names them.
         """
-        rows, again, plan = asked_again(asked, table, self._settings())
-        result = self.explain(rows, **again)
+        rows, request, plan = recorded_request(asked, table, self._settings())
+        result = self.solve(rows, request)
         return result if plan is None else result.plan(plan)
 
     def predict_proba(self, table: Any) -> pd.DataFrame:
-        """The probabilities that the model under explanation gives, one column a class, on the original columns."""
-        learned = self._learned()
-        frame, _ = prepared(table, self.schema_, self.target_, self.imputer_)
-        x = learned.encoder.encode(frame).to(learned.rows.device)
-        answers = learned.subject.about(frame, x).double().cpu().numpy()
-        return pd.DataFrame(answers, index=frame.index, columns=list(learned.subject.classes))
+        """The probabilities that the explained model gives, one column a class, on the original columns."""
+        models = self._models()
+        frame, _ = prepare_rows(table, self.schema_, self.target_, self.imputer_)
+        x = models.encoder.encode(frame).to(models.rows.device)
+        probabilities = models.subject.about(frame, x).double().cpu().numpy()
+        return pd.DataFrame(probabilities, index=frame.index, columns=list(models.subject.classes))
 
     def predict(self, table: Any) -> pd.Series:
-        """The class that the model under explanation predicts for every row."""
-        answers = self.predict_proba(table)
-        places = answers.to_numpy().argmax(1) if len(answers) else np.zeros(0, dtype=np.int64)
-        labels = [self.classes_[place] for place in places]
-        return pd.Series(labels, index=answers.index, name=self.target_)
+        """The class that the explained model predicts for every row."""
+        probabilities = self.predict_proba(table)
+        best = probabilities.to_numpy().argmax(1) if len(probabilities) else np.zeros(0, dtype=np.int64)
+        return pd.Series([self.classes_[index] for index in best], index=probabilities.index, name=self.target_)
+
+    def can_search(self, method: str | Method) -> bool:
+        """Whether `explain` can be asked for a method: the models that it needs are there, and its copies allowed."""
+        found = resolve_method(method)
+        needed = all(getattr(self._models(), need, None) is not None for need in found.needs)
+        return needed and (self.allow_copies or not found.returns_training_rows)
 
     def diagnostics(self) -> Diagnostics:
         """Whether the generative model is good enough here: print it, or look at its tables."""
-        self._learned()
+        self._models()
         return self.diagnostics_
 
     def save(self, folder: str | Path) -> Path:
-        """Write everything that was learned into a model directory, atomically.
+        """Write everything that was fitted into a model directory, atomically.
 
-        It holds the training rows (encoded), because distances to the data need them. A user's own model or generator
-        is not stored but named, and asked for by `load`.
+        It holds the training rows (encoded), because distances to the data need them. A model, generator or
+        method of the user's own is not stored but named, and asked for by `load`.
         """
-        config, tensors = pack(self._learned())
+        config, tensors = pack(self._models())
         config |= {
-            "parameters": plain_parameters(self.get_params(deep=False)),
+            "parameters": parameters_to_json(self.get_params(deep=False)),
             "imputer": None if self.imputer_ is None else self.imputer_.to_json(),
             "target": self.target_,
             "diagnostics": self.diagnostics_.to_json(),
@@ -300,52 +305,66 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def load(
-        cls, folder: str | Path, *, model: Any = None, generator: Autoencoder | None = None, device: str = "auto"
+        cls,
+        folder: str | Path,
+        *,
+        model: Any = None,
+        generator: Autoencoder | None = None,
+        method: Method | None = None,
+        device: str = "auto",
     ) -> "Explainer":
         """Read a model directory; every file is verified, and nothing is ever unpickled.
 
         Args:
             folder: What `save` wrote.
-            model: The model under explanation, if it is not our own.
+            model: The explained model, if it is not our own.
             generator: The generator, if it is not our own.
+            method: The method, if it is not one of ours.
             device: Where to compute.
         """
         config, tensors = persistence.load(Path(folder))
         with fitting_together():
-            explainer = cls(**parameters_of(config["parameters"], device))
+            explainer = cls(**parameters_from_json(config["parameters"], device, method))
             imputer = None if config["imputer"] is None else Imputer.from_json(config["imputer"])
             diagnostics, target = Diagnostics.from_json(config["diagnostics"]), config["target"]
-        learned = unpack(config, tensors, model=model, generator=generator, device=resolve_device(device))
-        return explainer._fitted(learned, imputer, target, diagnostics, warn=False)
+        models = unpack(
+            config,
+            tensors,
+            model=model,
+            generator=generator,
+            method=resolve_method(explainer.method),
+            options=explainer._options(),
+            device=resolve_device(device),
+        )
+        return explainer._fitted(models, imputer, target, diagnostics, warn=False)
 
     def _fitted(
-        self,
-        learned: FittedModels,
-        imputer: Imputer | None,
-        target: str | None,
-        diagnostics: Diagnostics,
-        *,
-        warn: bool,
+        self, models: FittedModels, imputer: Imputer | None, target: str | None, diagnostics: Diagnostics, *, warn: bool
     ) -> "Explainer":
-        self.models_ = learned
+        self.models_ = models
         self.imputer_ = imputer
         self.target_ = target
         self.diagnostics_ = diagnostics
-        self.encoder_: Encoder = learned.encoder
-        self.schema_: Schema = learned.encoder.schema
-        self.classes_: Labels = learned.subject.classes
-        self.representation_: str = getattr(learned.subject.classifier, "layer", "its last hidden layer")
+        self.encoder_: Encoder = models.encoder
+        self.schema_: Schema = models.encoder.schema
+        self.classes_: Labels = models.subject.classes
+        self.representation_: str = getattr(models.subject.classifier, "layer", "its last hidden layer")
         if warn and diagnostics.alarm:
             warnings.warn(f"{diagnostics.alarm} See explainer.diagnostics().", CounterpathWarning, stacklevel=3)
         return self
 
-    def _learned(self) -> FittedModels:
+    def _models(self) -> FittedModels:
         if not hasattr(self, "models_"):
             raise NotFittedError("this Explainer has not been fitted: call fit(table, target='column') first")
-        learned: FittedModels = self.models_
-        return learned
+        models: FittedModels = self.models_
+        return models
+
+    def _options(self, time_limit: float | None = None, should_stop: Over | None = None) -> SearchOptions:
+        names = (*SEARCH_SETTINGS, "ambient_metric", "uncertainty_cost")
+        settings = {name: getattr(self, name) for name in names}
+        return SearchOptions(**settings, should_stop=after(time_limit, should_stop), progress=self.progress)
 
     def _settings(self) -> dict[str, Any]:
         """What an answer depends on beside the request."""
-        own = {name: getattr(self, name) for name in (*WALK, "seed", "ambient_metric", "uncertainty_cost")}
-        return {**own, "model": self._learned().subject.name, "representation_layer": self.representation_}
+        own = {name: getattr(self, name) for name in (*SEARCH_SETTINGS, "seed", "ambient_metric", "uncertainty_cost")}
+        return {**own, "model": self._models().subject.name, "representation_layer": self.representation_}

@@ -1,94 +1,54 @@
-"""From a request to what was found: who is searched for, what came of it, and in which words."""
+"""From a request to paths: which rows are searched for, by which method, and what became of each."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pandas as pd
 import torch
 from torch import Tensor
 
-from counterpath.data import constraints
 from counterpath.data.constraints import Constraints
 from counterpath.data.status import BindingConstraint, Cause, Status, StatusCode
-from counterpath.explanation.milestones import ALL, check_keep
+from counterpath.explainer.request import OTHER, Request
 from counterpath.fitting.fitted import FittedModels
 from counterpath.search.conflicts import binding_constraints
 from counterpath.search.diverse import Plans, one_plan, several_plans
 from counterpath.search.feasible import FeasibleSet
-from counterpath.search.method import METHODS
+from counterpath.search.method import Method
+from counterpath.search.methods import ROWS_AT_ONCE
 from counterpath.search.objective import Target
 from counterpath.search.paths import Paths
-from counterpath.search.problem import AT_ONCE, SearchOptions
+from counterpath.search.problem import SearchOptions
 from counterpath.search.traverse import StopReason
-from counterpath.utils.errors import InputError, choose
+from counterpath.utils.errors import InputError
 
-OTHER = "other"
-"""The target class of a request for any class but the one that a row is in now."""
-NEAREST = "nearest"
-COPYING = (NEAREST, "face")
-"""The methods whose counterfactuals are training rows."""
 _CAUSES = {
     StopReason.ALL_STEPS_TAKEN: Cause.STEPS,
     StopReason.NO_WAY_DOWN: Cause.FLAT,
     StopReason.NOT_FINITE: Cause.NOT_FINITE,
 }
-
-
-@dataclass(frozen=True)
-class Request:
-    """What is asked for.
-
-    Attributes:
-        target: The place of the wanted class; None for any class but the present one.
-        confidence: What the probability of the wanted outcome must reach.
-        method: A key of `METHODS`, or "nearest".
-        walk: How to search.
-        paths: How much of every path is kept, a key of `KEEPS`.
-        constraints: What may change, and how easily.
-        plans: How many different counterfactuals to find for every row.
-    """
-
-    target: int | None
-    confidence: float
-    method: str
-    walk: SearchOptions
-    paths: str = ALL
-    constraints: Constraints = field(default_factory=Constraints)
-    plans: int = 1
-
-    def __post_init__(self) -> None:
-        choose("method", self.method, {**METHODS, NEAREST: None})
-        check_keep(self.paths)
-        constraints.count("plans", self.plans)
-        if not self.walk.allow_copies and self.method in COPYING:
-            raise InputError(
-                f"method {self.method!r} returns training rows, which allow_copies=False forbids: try method='geodesic'"
-            )
-        self.wanted(0)
-
-    def wanted(self, now: int) -> Target:
-        """What a row wants that is in class `now`."""
-        if self.target is None:
-            return Target(now, other=True, confidence=self.confidence)
-        return Target(self.target, confidence=self.confidence)
+_NO_PLAN = {
+    timed_out: Status(StatusCode.NO_OTHER_PLAN, Cause.TIME if timed_out else Cause.NONE) for timed_out in (False, True)
+}
+"""The status of a plan that does not exist, by whether the time was up."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Rows that want the same, and what was found for them: all of it but the ways there, which are long.
+    """Rows with the same target, and what was found for them: all of it but the paths, which are long.
 
     Attributes:
-        wanted: What they want.
-        place: Their places among all rows that were asked about.
-        factual: Their encoded rows.
-        before: What the model answers for them.
+        target: What the model is to predict for them.
+        index: Their indices among all rows and plans that were asked for.
+        factual: The rows, encoded.
+        before: The probabilities that the model gives them.
         counterfactual: The rows to return, encoded: where their paths end.
         steps: How many steps each path has.
         status: What became of each.
     """
 
-    wanted: Target
-    place: Tensor
+    target: Target
+    index: Tensor
     factual: Tensor
     before: Tensor
     counterfactual: Tensor
@@ -101,126 +61,142 @@ class Group:
         return self.steps > 0
 
 
-Found = tuple[Group, Paths]
-"""A group, and the way from each of its rows, whose last point is what is returned."""
+@dataclass(frozen=True)
+class Solver:
+    """Solves one request with fitted models.
 
-
-def answer(learned: FittedModels, frame: pd.DataFrame, place: Tensor, request: Request) -> Iterator[Found]:
-    """Search for every row, in groups that want the same and are not too large.
-
-    A group is searched for when it is asked for. So whoever keeps little of its paths needs no more memory for many
-    rows than for one group.
-
-    Args:
-        learned: The models.
-        frame: Rows without unknown categories.
-        place: Their places among all rows that were asked about.
+    Attributes:
+        models: The models.
         request: What is asked for.
-
-    Raises:
-        InputError: A row is outside its own range.
+        method: How to search.
+        options: The settings of the search.
+        constraints: What may change.
     """
-    x = learned.encoder.encode(frame).to(learned.rows.device)
-    bounds, weights = (
-        request.constraints.bounds(learned.encoder, frame, x),
-        request.constraints.weights(learned.encoder),
-    )
-    answers = learned.subject.about(frame, x)
-    now = answers.argmax(-1)
-    for target in [0] if request.target is not None else now.unique().tolist():
-        wanted = request.wanted(target)
-        member = torch.ones_like(now, dtype=torch.bool) if request.target is not None else now == target
-        already = wanted.met(answers)
-        for rows, find in ((member & already, _unsearched), (member & ~already, _searched)):
-            for some in rows.nonzero()[:, 0].split(max(AT_ONCE // request.plans, 1)):
-                if len(some):
-                    scope = FeasibleSet.of(learned.encoder, x[some], bounds.at(some), weights)
-                    yield find(learned, scope, answers[some], place[some], wanted, request)
 
+    models: FittedModels
+    request: Request
+    method: Method
+    options: SearchOptions
+    constraints: Constraints
 
-def _unsearched(
-    learned: FittedModels, scope: FeasibleSet, before: Tensor, place: Tensor, wanted: Target, request: Request
-) -> Found:
-    paths = learned.quest(request.walk).stay(_repeated(scope, request.plans), wanted)
-    exists = torch.arange(len(paths.reason), device=place.device) % request.plans == 0
-    status = [Status(StatusCode.ALREADY)] * len(exists)
-    return _group(Plans(paths, exists, torch.zeros_like(exists)), status, scope, before, place, wanted, request)
+    def __post_init__(self) -> None:
+        if self.method.returns_training_rows and not self.options.allow_copies:
+            raise InputError(
+                f"method {self.method.name!r} returns training rows, and allow_copies=False forbids them: "
+                "try method='geodesic'"
+            )
 
+    @property
+    def target_index(self) -> int | None:
+        """The index of the target class; None for any class but the present one."""
+        explained, wanted = self.models.subject, self.request.target_class
+        return None if wanted == OTHER and OTHER not in explained.classes else explained.index(wanted)
 
-def _searched(
-    learned: FittedModels, scope: FeasibleSet, before: Tensor, place: Tensor, wanted: Target, request: Request
-) -> Found:
-    quest, most = learned.quest(request.walk), request.constraints.max_changes
+    def solve(self, frame: pd.DataFrame, index: Tensor) -> Iterator[tuple[Group, Paths]]:
+        """Search for every row, in groups with the same target that are not too large.
 
-    def search(within: FeasibleSet) -> Paths:
-        if request.method == NEAREST:
-            return quest.line(within, learned.rows, learned.answers, wanted)
-        return quest.pursue(METHODS[request.method](learned.parts), within, wanted)
+        A group is searched for when it is asked for. So whoever keeps little of its paths needs no more memory for many
+        rows than for one group.
 
-    def probability(x: Tensor) -> Tensor:
-        return wanted.probability(learned.subject.answers(x))
+        Args:
+            frame: Rows without unknown categories.
+            index: Their indices among all rows that were asked about.
 
-    if request.plans == 1:
-        paths = one_plan(search, scope, probability, most)
-        plans = Plans(paths, torch.ones_like(paths.found), torch.zeros_like(paths.found))
-    else:
-        plans = several_plans(search, scope, probability, count=request.plans, most=most)
-    paths = plans.paths
-    short = (~paths.found & plans.exists & (paths.reason != StopReason.OUT_OF_TIME)).nonzero()[:, 0]
-    wide = _repeated(scope, request.plans).at(short)
-    ways = binding_constraints(wide, paths.x[paths.last[short]], probability, request.constraints) if len(short) else []
-    in_the_way = dict(zip(short.tolist(), ways, strict=True))
-    return _group(plans, _statuses(paths, request, in_the_way), scope, before, place, wanted, request)
+        Yields:
+            A group, and the path of each of its rows, whose last point is what is returned.
 
+        Raises:
+            InputError: A row is outside its own range.
+        """
+        models, constraints, target_index = self.models, self.constraints, self.target_index
+        x = models.encoder.encode(frame).to(models.rows.device)
+        bounds, costs = constraints.bounds(models.encoder, frame, x), constraints.weights(models.encoder)
+        probabilities = models.subject.about(frame, x)
+        predicted = probabilities.argmax(-1)
+        for present in [0] if target_index is not None else predicted.unique().tolist():
+            member = torch.ones_like(predicted, dtype=torch.bool) if target_index is not None else predicted == present
+            target = Target(
+                present if target_index is None else target_index,
+                other=target_index is None,
+                confidence=self.request.confidence,
+            )
+            already = target.is_reached(probabilities)
+            for rows, find in ((member & already, self._already), (member & ~already, self._search)):
+                for some in rows.nonzero()[:, 0].split(max(ROWS_AT_ONCE // self.request.plans, 1)):
+                    if len(some):
+                        feasible = FeasibleSet.of(models.encoder, x[some], bounds.at(some), costs)
+                        # No variable here may hold the paths of a group while the next one is searched for.
+                        yield self._group(*find(feasible, target), feasible, probabilities[some], index[some], target)
 
-def _group(
-    plans: Plans,
-    status: Sequence[Status],
-    scope: FeasibleSet,
-    before: Tensor,
-    place: Tensor,
-    wanted: Target,
-    request: Request,
-) -> Found:
-    """One row for each person and plan."""
-    count = request.plans
-    numbers = torch.arange(count, device=place.device)
-    given = zip(status, plans.exists.tolist(), plans.cut.tolist(), strict=True)
-    whole = [what if there else _MISSING[cut] for what, there, cut in given]
-    group = Group(
-        wanted,
-        (place[:, None] * count + numbers).flatten(),
-        scope.factual.repeat_interleave(count, dim=0),
-        before.repeat_interleave(count, dim=0),
-        plans.paths.x[plans.paths.last],
-        torch.bincount(plans.paths.row, minlength=len(whole)) - 1,
-        tuple(whole),
-    )
-    return group, plans.paths
+    def _already(self, feasible: FeasibleSet, target: Target) -> tuple[Plans, list[Status]]:
+        """Paths of one point, for rows that have reached the target."""
+        repeated = feasible.repeat(self.request.plans)
+        row = torch.arange(len(repeated), device=feasible.factual.device)
+        problem = self.models.problem(self.method, repeated, target, self.options)
+        paths = problem.paths(row, repeated.factual, torch.full_like(row, StopReason.CONFIDENCE_REACHED))
+        exists = row % self.request.plans == 0
+        return Plans(paths, exists, torch.zeros_like(exists)), [Status(StatusCode.ALREADY)] * len(exists)
 
+    def _search(self, feasible: FeasibleSet, target: Target) -> tuple[Plans, list[Status]]:
+        request, max_changes = self.request, self.constraints.max_changes
 
-def _repeated(scope: FeasibleSet, count: int) -> FeasibleSet:
-    return scope.at(torch.arange(len(scope), device=scope.factual.device).repeat_interleave(count))
+        def search(within: FeasibleSet) -> Paths:
+            return self.models.search(self.method, within, target, self.options)
 
+        def probability(x: Tensor) -> Tensor:
+            return target.probability(self.models.subject.answers(x))
 
-_MISSING = {cut: Status(StatusCode.NO_OTHER_PLAN, Cause.TIME if cut else Cause.NONE) for cut in (False, True)}
-"""The status of a plan that is not there, by whether the time was up."""
+        if request.plans == 1:
+            paths = one_plan(search, feasible, probability, max_changes)
+            plans = Plans(paths, torch.ones_like(paths.found), torch.zeros_like(paths.found))
+        else:
+            plans = several_plans(search, feasible, probability, count=request.plans, max_changes=max_changes)
+        paths = plans.paths
+        missed = (~paths.found & plans.exists & (paths.reason != StopReason.OUT_OF_TIME)).nonzero()[:, 0]
+        binding: dict[int, list[BindingConstraint]] = {}
+        if len(missed):
+            wide, ends = feasible.repeat(request.plans).at(missed), paths.x[paths.last[missed]]
+            found = binding_constraints(wide, ends, probability, self.constraints)
+            binding = dict(zip(missed.tolist(), found, strict=True))
+        return plans, self._statuses(paths, binding)
 
+    def _statuses(self, paths: Paths, binding: Mapping[int, Sequence[BindingConstraint]]) -> list[Status]:
+        """What became of every row."""
+        reasons = [StopReason(code) for code in paths.reason.tolist()]
+        each = enumerate(zip(reasons, paths.fallback.tolist(), paths.gap.tolist(), strict=True))
+        return [
+            Status(StatusCode.CROSSES_GAP if gap else StatusCode.FOUND, fallback=fallback)
+            if reason is StopReason.CONFIDENCE_REACHED
+            else self._not_found(reason, binding.get(row, ()))
+            for row, (reason, fallback, gap) in each
+        ]
 
-def _statuses(paths: Paths, request: Request, binding: Mapping[int, Sequence[BindingConstraint]]) -> list[Status]:
-    """What became of every row."""
-    reasons = [StopReason(code) for code in paths.reason.tolist()]
-    whys = enumerate(zip(reasons, paths.led.tolist(), paths.gap.tolist(), strict=True))
-    return [
-        Status(StatusCode.CROSSES_GAP if gap else StatusCode.FOUND, fallback=led)
-        if reason is StopReason.CONFIDENCE_REACHED
-        else _not_found(reason, request, binding.get(row, ()))
-        for row, (reason, led, gap) in whys
-    ]
+    def _not_found(self, reason: StopReason, binding: Sequence[BindingConstraint]) -> Status:
+        if reason is StopReason.OUT_OF_TIME:
+            return Status(StatusCode.OUT_OF_TIME)
+        cause = Cause.NO_TRAINING_ROW if self.method.returns_training_rows else _CAUSES[reason]
+        return Status(StatusCode.NOT_FOUND, cause, binding=tuple(binding))
 
-
-def _not_found(reason: StopReason, request: Request, binding: Sequence[BindingConstraint]) -> Status:
-    if reason is StopReason.OUT_OF_TIME:
-        return Status(StatusCode.OUT_OF_TIME)
-    cause = Cause.NO_TRAINING_ROW if request.method == NEAREST else _CAUSES[reason]
-    return Status(StatusCode.NOT_FOUND, cause, binding=tuple(binding))
+    def _group(
+        self,
+        plans: Plans,
+        status: Sequence[Status],
+        feasible: FeasibleSet,
+        before: Tensor,
+        index: Tensor,
+        target: Target,
+    ) -> tuple[Group, Paths]:
+        """A group, with one row for each row and plan, and its paths."""
+        count, paths = self.request.plans, plans.paths
+        each = zip(status, plans.exists.tolist(), plans.timed_out.tolist(), strict=True)
+        whole = tuple(one if exists else _NO_PLAN[timed_out] for one, exists, timed_out in each)
+        group = Group(
+            target,
+            (index[:, None] * count + torch.arange(count, device=index.device)).flatten(),
+            feasible.factual.repeat_interleave(count, dim=0),
+            before.repeat_interleave(count, dim=0),
+            paths.x[paths.last],
+            torch.bincount(paths.row, minlength=len(whole)) - 1,
+            whole,
+        )
+        return group, paths

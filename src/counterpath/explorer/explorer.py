@@ -11,7 +11,6 @@ from nicegui import background_tasks, ui
 
 from counterpath.data.constraints import count
 from counterpath.explainer.compare import COMPARED, Comparison
-from counterpath.explainer.solve import NEAREST
 from counterpath.explanation import Explanation
 from counterpath.explorer import parts, state
 from counterpath.explorer.figures import Relief, map_figure
@@ -22,6 +21,7 @@ from counterpath.explorer.plotting import Drawing
 from counterpath.explorer.request_form import Wanting, available
 from counterpath.explorer.results import Answers, Bookmarks, Methods, TakingHome, Walking
 from counterpath.explorer.state import BOTH, Plan, plans_of
+from counterpath.search.methods import NEAREST
 from counterpath.service.dispatcher import Desk
 from counterpath.service.schemas import Asked
 from counterpath.utils.errors import InputError

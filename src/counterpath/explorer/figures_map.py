@@ -33,7 +33,7 @@ from counterpath.explorer.plotting import (
 from counterpath.fitting.fitted import FittedModels
 from counterpath.geometry.metric import DAMPING, damped, volume
 from counterpath.models.latent import given
-from counterpath.search.method import METHODS
+from counterpath.search.methods import geometry_of
 from counterpath.utils.blocks import map_blocks
 
 MOST_CODES = 2000
@@ -300,13 +300,13 @@ def relief_for(explainer: Explainer, person: pd.DataFrame, method: str = "rsgd")
     Args:
         explainer: A fitted explainer.
         person: One row, with the columns of the training table.
-        method: Whose metric, a key of `METHODS` that walks in the latent space of the map.
+        method: Whose metric, a `Descent` in the latent space of the map.
 
     Returns:
         None where the latent space has one dimension only, and the map no area.
     """
     learned: FittedModels = explainer.models_
-    view = learned.view
+    view = learned.latent_map
     if len(view.center) < 2:
         return None
     x, y = _sides(view.points)
@@ -314,10 +314,10 @@ def relief_for(explainer: Explainer, person: pd.DataFrame, method: str = "rsgd")
     with torch.no_grad():
         codes = _codes_at(learned, places).to(learned.rows)
         row = learned.encoder.encode(person[list(learned.encoder.schema.names)].head(1)).to(learned.rows)
-        told = given(learned.space, row.expand(len(codes), -1))
-        metric = METHODS[method](learned.parts).metric
+        told = given(learned.latent, row.expand(len(codes), -1))
+        metric = geometry_of(method, learned.search_models)[1]
         heights = map_blocks(
-            lambda z, context: volume(damped(metric(learned.space.linearize(z, context)), DAMPING)), codes, told
+            lambda z, context: volume(damped(metric(learned.latent.linearize(z, context)), DAMPING)), codes, told
         )
     grid = heights.double().cpu().numpy().reshape(len(y), len(x))
     flat = len(view.center) == 2
@@ -338,10 +338,10 @@ def _sides(points: Float[Tensor, "n 2"]) -> tuple[Float[Tensor, "m"], Float[Tens
 
 def _codes_at(learned: FittedModels, places: Float[Tensor, "m 2"]) -> Float[Tensor, "m d"]:
     """A code for every place on the map."""
-    view = learned.view
+    view = learned.latent_map
     order = torch.randperm(len(learned.rows), generator=torch.Generator().manual_seed(0))[:_CODES]
-    codes = map_blocks(learned.space.encode, learned.rows[order.to(learned.rows.device)]).double().cpu()
-    shown = view.show(codes)
+    codes = map_blocks(learned.latent.encode, learned.rows[order.to(learned.rows.device)]).double().cpu()
+    shown = view.project(codes)
     left_out = codes - view.center - shown @ view.axes.T
     least = float((shown.amax(0) - shown.amin(0)).norm()) / _NEAR or 1.0
     apart = torch.cdist(places, shown)

@@ -12,7 +12,7 @@ from nicegui import background_tasks, events, ui
 from counterpath.data.schema import Number
 from counterpath.data.tables import csv_table
 from counterpath.explainer.explainer import Explainer
-from counterpath.explainer.solve import OTHER
+from counterpath.explainer.request import OTHER
 from counterpath.explanation import Explanation, wording
 from counterpath.explanation.milestones import MILESTONES
 from counterpath.explorer import parts

@@ -8,12 +8,11 @@ from nicegui import ui
 
 from counterpath.data.schema import Number
 from counterpath.explainer.explainer import Explainer
-from counterpath.explainer.solve import NEAREST, OTHER
+from counterpath.explainer.request import OTHER
 from counterpath.explanation import wording
 from counterpath.explorer import parts
 from counterpath.explorer.state import whole
-from counterpath.search.method import METHODS
-from counterpath.utils.errors import NotFittedError
+from counterpath.search.methods import NEAREST, method_names, resolve_method
 
 IN_WORDS = {
     "geodesic": "the cheapest realistic way through the whole data, then relaxed",
@@ -42,8 +41,8 @@ class Want:
 
 def available(explainer: Explainer) -> list[str]:
     """The methods for which all that they need was fitted, the explainer's own first."""
-    names = [*dict.fromkeys([explainer.method, *IN_WORDS, *METHODS])]
-    return [name for name in names if name == NEAREST or _is_fitted(explainer, name)]
+    names = [*dict.fromkeys([resolve_method(explainer.method).name, *IN_WORDS, *method_names()])]
+    return [name for name in names if explainer.can_search(name)]
 
 
 def favourable(explainer: Explainer) -> Any:
@@ -113,11 +112,3 @@ class Wanting:
     def _explain(self) -> None:
         name = str(self._method.value)
         self._words.set_text(f"{name}: {IN_WORDS.get(name, 'a method of your own')}.")
-
-
-def _is_fitted(explainer: Explainer, name: str) -> bool:
-    try:
-        METHODS[name](explainer.models_.parts)
-    except NotFittedError:
-        return False
-    return True

@@ -13,10 +13,10 @@ from counterpath.data.schema import Feature, Number, Schema
 from counterpath.data.status import BindingConstraint
 from counterpath.data.tables import to_numbers
 from counterpath.explainer.explainer import Explainer
-from counterpath.explainer.solve import OTHER
+from counterpath.explainer.request import OTHER
 from counterpath.explanation import Explanation, StatusCode, wording
 from counterpath.explanation.tables import CHANGES
-from counterpath.fitting.prepare import prepared
+from counterpath.fitting.prepare import prepare_rows
 from counterpath.utils.errors import InputError
 
 BOTH = "both"
@@ -130,7 +130,7 @@ class People:
         Raises:
             InputError: The table is empty, or its columns or values cannot be used.
         """
-        frame, _ = prepared(table, explainer.schema_, explainer.target_, explainer.imputer_)
+        frame, _ = prepare_rows(table, explainer.schema_, explainer.target_, explainer.imputer_)
         frame = explainer.encoder_.arranged(frame)
         if not len(frame):
             raise InputError("there is nobody to pick: the table has no rows; give one with at least one row")

@@ -194,7 +194,7 @@ def diagnose(learned: FittedModels, *, labels: Tensor | None = None, seed: int =
     held_out = bool(learned.held_out.any())
     test = learned.rows[learned.held_out] if held_out else learned.rows
     train = learned.rows[~learned.held_out]
-    space = learned.space
+    space = learned.latent
     with torch.no_grad():
         decoded = map_blocks(space.decode, map_blocks(space.encode, test), given(space, test))
         again = learned.encoder.round(decoded)

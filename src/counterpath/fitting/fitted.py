@@ -1,6 +1,6 @@
-"""What an Explainer has learned, and what follows from it."""
+"""What an Explainer has fitted, and what follows from it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -10,33 +10,37 @@ from jaxtyping import Float
 from torch import Tensor
 
 from counterpath.data.encoding import Encoder
-from counterpath.geometry.graph import Graph
 from counterpath.geometry.neighbours import Neighbours
 from counterpath.models.explained import Subject
 from counterpath.models.flow import FlowModel
 from counterpath.models.generator import Generator
-from counterpath.models.latent import LatentModel, given
+from counterpath.models.latent import LatentModel
 from counterpath.models.vae import VAE
-from counterpath.search.face import FaceGraph
-from counterpath.search.method import AMBIENTS, AnyModels, SearchModels
-from counterpath.search.problem import Problem, SearchOptions
-from counterpath.search.residual import Data
-from counterpath.search.roadmap import CostField, Landmarks, Roadmap, representatives
+from counterpath.search.feasible import FeasibleSet
+from counterpath.search.method import Method
+from counterpath.search.methods import search
+from counterpath.search.objective import Target
+from counterpath.search.paths import Paths
+from counterpath.search.plausibility import Plausibility
+from counterpath.search.problem import AnyModels, Problem, SearchModels, SearchOptions, SearchSetup
+from counterpath.search.roadmap import Landmarks
 from counterpath.utils.blocks import map_blocks
+from counterpath.utils.errors import NotFittedError
 
-_REACHING = 1000
-_MOST_DATA = 100_000
+_LIMIT_ROWS = 1000  # held-out rows that tell how far real rows are: a 95 % quantile of so many is known to within 1.4 %
+_LIMIT_QUANTILE = 0.95  # one real row in twenty counts as far away, so that outliers do not set the limit
+_MOST_NEIGHBOURS = 100_000  # rows that plausibility looks among: it bounds the time of every look-up
 
 
 @dataclass(frozen=True)
 class LatentMap:
-    """A flat picture of codes: themselves if they are flat, otherwise their two principal components.
+    """A flat map of codes: themselves if they are flat, otherwise their two principal components.
 
     Attributes:
         center: The mean code.
         axes: The two directions that are shown.
-        points: The training codes, seen this way.
-        note: What is shown, in words.
+        points: The training codes on the map.
+        note: What the map shows, in words.
     """
 
     center: Float[Tensor, "d"]
@@ -46,7 +50,10 @@ class LatentMap:
 
     @classmethod
     def of(cls, codes: Float[Tensor, "n d"]) -> "LatentMap":
-        """The view that shows most of the codes' variance."""
+        """The map that shows most of the codes' variance.
+
+        scikit-learn's PCA would do, but for the signs of the axes: they are made definite here in one line, in float64.
+        """
         z = codes.detach().double().cpu()
         width = z.shape[1]
         if width <= 2:
@@ -60,27 +67,28 @@ class LatentMap:
         note = f"2 of {width} latent dimensions: the principal components, {100 * share:.0f} % of the variance"
         return cls(center, axes, (z - center) @ axes, note)
 
-    def show(self, codes: Float[Tensor, "m d"]) -> Float[Tensor, "m 2"]:
+    def project(self, codes: Float[Tensor, "m d"]) -> Float[Tensor, "m 2"]:
         """Where codes lie on the map."""
         return (codes.detach().double().cpu() - self.center) @ self.axes
 
 
 @dataclass(frozen=True)
 class FittedModels:
-    """What was learned.
+    """What was fitted.
 
     Attributes:
         encoder: Tables to tensors and back.
-        subject: The model under explanation.
+        subject: The explained model.
         generator: The space to search in: our VAE, or a user's generator with our uncertainty.
         flow: A normalizing flow, where the method needs one.
         rows: The training rows, encoded.
         held_out: Which of them the models were not trained on.
-        answers: What the model under explanation says about them.
-        landmarks: Where searches that get stuck are led to, and what the graph is on.
-        graph: Of the landmarks, for people who keep nothing; None where the space is always told something.
-        ambient: What steps over the graph are measured by, a key of `AMBIENTS`.
-        priced: Whether they are priced by the uncertainty, too.
+        answers: What the explained model says about them.
+        landmarks: Training rows as they are decoded, where local searches that get stuck fall back to.
+        seed: Of all randomness.
+        states: By the names of methods the method and what it has fitted. That of the explainer's own method is there
+        from
+            the start, others follow when they are first used.
     """
 
     encoder: Encoder
@@ -91,21 +99,20 @@ class FittedModels:
     held_out: Tensor
     answers: Float[Tensor, "n K"]
     landmarks: Landmarks | None = None
-    graph: Graph | None = None
-    ambient: str = "data"
-    priced: bool = True
+    seed: int = 0
+    states: dict[str, tuple[Method, Any]] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
-    def parts(self) -> AnyModels:
+    def search_models(self) -> AnyModels:
         """The models as they are searched."""
         return SearchModels[Any, Any](self.subject.classifier, self.generator, self.flow).folded()
 
     @property
-    def space(self) -> LatentModel:
+    def latent(self) -> LatentModel:
         """The generative model as it is searched."""
-        space = self.parts.vae
-        assert isinstance(space, LatentModel)
-        return space
+        latent = self.search_models.vae
+        assert isinstance(latent, LatentModel)
+        return latent
 
     @cached_property
     def neighbours(self) -> Neighbours:
@@ -113,67 +120,88 @@ class FittedModels:
         return Neighbours(self.rows, self.encoder.weights.to(self.rows))
 
     @cached_property
-    def data(self) -> Data:
+    def plausibility(self) -> Plausibility:
         """The training rows, and how far from them at most 1,000 held-out rows are.
 
-        Of more than 100,000 rows so many are taken at random: whether a row is plausible does not hang on the rest.
+        Of more than 100,000 rows so many are taken at random: whether a row is plausible does not depend on the rest.
         """
-        held_out = self.rows[self.held_out][:_REACHING]
+        held_out = self.rows[self.held_out][:_LIMIT_ROWS]
         if len(held_out):
             trained = Neighbours(self.rows[~self.held_out], self.encoder.weights.to(self.rows))
             apart = trained.nearest(held_out)[0][:, 0]
         else:
-            apart = self.neighbours.nearest(self.rows[:_REACHING], 2)[0][:, -1]
-        limits = float(apart.quantile(0.95)), float(apart.square().mean().sqrt())
-        if len(self.rows) <= _MOST_DATA:
-            return Data(self.neighbours, *limits)
-        order = torch.randperm(len(self.rows), generator=torch.Generator().manual_seed(0))[:_MOST_DATA]
+            apart = self.neighbours.nearest(self.rows[:_LIMIT_ROWS], 2)[0][:, -1]
+        limits = float(apart.quantile(_LIMIT_QUANTILE)), float(apart.square().mean().sqrt())
+        if len(self.rows) <= _MOST_NEIGHBOURS:
+            return Plausibility(self.neighbours, *limits)
+        order = torch.randperm(len(self.rows), generator=torch.Generator().manual_seed(0))[:_MOST_NEIGHBOURS]
         sample = Neighbours(self.rows[order.to(self.rows.device)], self.encoder.weights.to(self.rows))
-        return Data(sample, *limits, every=self.neighbours)
+        return Plausibility(sample, *limits, all_rows=self.neighbours)
 
     @cached_property
-    def terrain(self) -> CostField:
-        """What moving through the latent space costs."""
-        assert self.landmarks is not None
-        metric, told = AMBIENTS[self.ambient](self.parts), given(self.space, self.landmarks.x)
-        return CostField.of(self.space, metric, self.landmarks.z, told, plain=not self.priced)
+    def setup(self) -> SearchSetup:
+        """What all searches share."""
+        return SearchSetup(
+            self.encoder,
+            self.search_models,
+            self.subject.answers,
+            self.subject.kind != "asked",
+            self.rows,
+            self.answers,
+            self.landmarks,
+            self.plausibility,
+            self.seed,
+        )
 
-    @cached_property
-    def network(self) -> Roadmap | None:
-        """Roads through the latent space."""
-        return None if self.landmarks is None else Roadmap(self.terrain, self.landmarks, self.graph)
+    def check_needs(self, method: Method) -> None:
+        """Check that the models are there that a method needs.
 
-    @cached_property
-    def chains(self) -> FaceGraph:
-        """Roads from training row to training row."""
-        rows = representatives(self.rows, self.answers, 0)
-        return FaceGraph.of(self.rows[rows], self.answers[rows], self.encoder.weights.to(self.rows))
+        Raises:
+            NotFittedError: One of them is trained by `Explainer.fit` alone, and was not.
+        """
+        missing = sorted(need for need in method.needs if getattr(self, need, None) is None)
+        if missing:
+            raise NotFittedError(
+                f"method {method.name!r} needs a {missing[0]}, and none was fitted: fit one first, with "
+                f"Explainer(method={method.name!r}).fit(…)"
+            )
 
-    def ask(self, x: Float[Tensor, "m D"]) -> Float[Tensor, "m K"]:
-        """What the model under explanation says about rows; about the training rows it is asked only once."""
+    def state(self, method: Method, options: SearchOptions) -> Any:
+        """What a method has fitted; it is fitted now if it has not been."""
+        self.check_needs(method)
+        fitted, state = self.states.get(method.name, (None, None))
+        if fitted is not method:  # not fitted yet, or another method of the same name
+            state = method.fit(self.setup, options)
+            self.states[method.name] = method, state
+        return state
+
+    def problem(self, method: Method, feasible: FeasibleSet, target: Target, options: SearchOptions) -> Problem:
+        """A problem for a method to solve with these models."""
+        return Problem(self.setup, feasible, target, options, self.state(method, options))
+
+    def search(self, method: Method, feasible: FeasibleSet, target: Target, options: SearchOptions) -> Paths:
+        """Search with these models."""
+        return search(method, self.problem(method, feasible, target, options))
+
+    def predict_proba(self, x: Float[Tensor, "m D"]) -> Float[Tensor, "m K"]:
+        """What the explained model says about rows; about the training rows it is asked only once."""
         return self.answers if x is self.rows else self.subject.answers(x)
 
     @cached_property
-    def view(self) -> "LatentMap":
+    def latent_map(self) -> LatentMap:
         """How codes are shown on a flat map."""
         with torch.no_grad():
-            return LatentMap.of(map_blocks(self.space.encode, self.rows))
+            return LatentMap.of(map_blocks(self.latent.encode, self.rows))
 
     def landscape(self, count: int) -> pd.DataFrame:
-        """Where training rows lie on the map, at most `count` of them, and what the model decides for them."""
+        """Where training rows lie on the map, at most `count` of them, and what the model predicts for them."""
         rows = torch.randperm(len(self.rows), generator=torch.Generator().manual_seed(0))[:count]
-        where = self.view.points[rows]
-        decided = self.answers[rows.to(self.answers.device)].argmax(-1).tolist()
+        where = self.latent_map.points[rows]
+        predicted = self.answers[rows.to(self.answers.device)].argmax(-1).tolist()
         return pd.DataFrame(
             {
                 "map_x": where[:, 0].numpy(),
                 "map_y": where[:, 1].numpy(),
-                "predicted": [self.subject.classes[place] for place in decided],
+                "predicted": [self.subject.classes[index] for index in predicted],
             }
         )
-
-    def quest(self, walk: SearchOptions) -> Problem:
-        """A search with these models."""
-        exact = self.subject.kind != "asked"
-        classifier, answers = self.parts.classifier, self.subject.answers
-        return Problem(classifier, answers, exact, self.space, self.network, walk, self.data, lambda: self.chains)

@@ -31,7 +31,6 @@ from torch import Tensor, nn
 from counterpath.data.encoding import Encoder
 from counterpath.fitting.fitted import FittedModels
 from counterpath.fitting.train import torch_subject
-from counterpath.geometry.graph import Graph
 from counterpath.models.classifier import Classifier
 from counterpath.models.explained import Subject, TorchClassifier, asked, asked_table, differentiable, named
 from counterpath.models.flow import FlowModel
@@ -40,14 +39,17 @@ from counterpath.models.layers import fold
 from counterpath.models.precision import RBFPrecision
 from counterpath.models.surrogate import Agreement
 from counterpath.models.vae import VAE
-from counterpath.search.method import AMBIENTS
+from counterpath.search.method import Method
+from counterpath.search.methods import method_names, resolve_method
+from counterpath.search.problem import SearchOptions
 from counterpath.search.roadmap import Landmarks
-from counterpath.utils.errors import InputError, StoreError, choose
+from counterpath.utils.errors import InputError, StoreError
 from counterpath.utils.files import atomic, sync_folder
 
 FORMAT = "counterpath-model"
-VERSION = 1
+VERSION = 2  # 2: parameters by their new names, and what methods have fitted
 
+_LANDMARKS = ("x", "z", "probabilities")
 _CONFIG, _WEIGHTS, _MANIFEST = "config.json", "weights.safetensors", "manifest.json"
 
 
@@ -337,92 +339,119 @@ _PROBES = 64
 _CLOSE = 1e-4
 
 
-def pack(learned: FittedModels) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Everything that was learned, as JSON and tensors."""
-    subject, space = learned.subject, learned.generator
-    tensors = {"rows": learned.rows, "held_out": learned.held_out, "answers": learned.answers}
+def pack(models: FittedModels) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Everything that was fitted, as JSON and tensors. A user's own models and methods are named, not stored."""
+    subject, generator = models.subject, models.generator
+    tensors = {"rows": models.rows, "held_out": models.held_out, "answers": models.answers}
+    precision = generator.precision
     config: dict[str, Any] = {
-        "encoder": learned.encoder.to_json(),
+        "encoder": models.encoder.to_json(),
         "classes": list(subject.classes),
         "subject": {"kind": subject.kind, "name": subject.name},
-        "space": {"centers": len(space.precision.centers), "zeta": space.precision.zeta, "latent": space.latent},
-        "flow": learned.flow is not None,
-        "roads": {"ambient": learned.ambient, "priced": learned.priced, "graph": learned.graph is not None},
+        "generator": {"centers": len(precision.centers), "zeta": precision.zeta, "latent": generator.latent},
+        "flow": models.flow is not None,
+        "seed": models.seed,
+        "methods": list(models.states),
     }
     if subject.kind != "torch":
         config["subject"]["agreement"] = subject.agreement and asdict(subject.agreement)
-        tensors |= _state("classifier", subject.classifier)
+        tensors |= _prefixed("classifier", subject.classifier.state_dict())  # type: ignore[attr-defined]
     else:
         assert isinstance(subject.classifier, TorchClassifier)
         config["subject"]["layer"] = subject.classifier.asked
-    if isinstance(space, Generator):
-        config["space"] |= {"kind": "own", "name": named(space.autoencoder)}
-        tensors |= _state("space", space.precision)
+    if isinstance(generator, Generator):
+        config["generator"] |= {"kind": "own", "name": named(generator.autoencoder)}
+        tensors |= _prefixed("generator", precision.state_dict())
     else:
-        config["space"] |= {"kind": "vae", **_shape(space)}
-        tensors |= _state("space", space)
-    if learned.landmarks is not None:
-        tensors |= {f"landmarks.{name}": getattr(learned.landmarks, name) for name in ("x", "z", "answers")}
-    if learned.graph is not None:
-        tensors |= {f"graph.{name}": getattr(learned.graph, name) for name in ("ends", "weight", "bridge")}
-        tensors["graph.ends"] = tensors["graph.ends"].int()
-    if learned.flow is not None:
-        tensors |= _state("flow", learned.flow)
+        config["generator"] |= {"kind": "vae", **_shape(generator)}
+        tensors |= _prefixed("generator", generator.state_dict())
+    if models.landmarks is not None:
+        tensors |= {f"landmarks.{name}": getattr(models.landmarks, name) for name in _LANDMARKS}
+    if models.flow is not None:
+        tensors |= _prefixed("flow", models.flow.state_dict())
+    for name, (method, state) in models.states.items():
+        tensors |= _prefixed(f"methods.{name}", method.state_to_tensors(state))
     return config, tensors
 
 
 def unpack(
-    config: Mapping[str, Any], tensors: Mapping[str, Tensor], *, model: Any, generator: Any, device: torch.device
+    config: Mapping[str, Any],
+    tensors: Mapping[str, Tensor],
+    *,
+    model: Any,
+    generator: Any,
+    method: Method,
+    options: SearchOptions,
+    device: torch.device,
 ) -> FittedModels:
     """The value that `pack` packed.
 
     Args:
         config: The JSON.
         tensors: The tensors.
-        model: The user's model under explanation, if it was one.
+        model: The user's explained model, if it was one.
         generator: The user's generator, if it was one.
+        method: The explainer's own method.
+        options: How it searches.
         device: Where to compute.
     """
     with fitting_together():
         tensors = {name: tensor.to(device) for name, tensor in tensors.items()}
         encoder = Encoder.from_json(config["encoder"])
-        space = _space(config["space"], encoder, tensors, generator)
+        latent = _generator(config["generator"], encoder, tensors, generator)
         subject = _subject(config, encoder, tensors, model)
         flow = _filled(FlowModel(encoder.width), "flow", tensors) if config["flow"] else None
-        landmarks = Landmarks(*(tensors[f"landmarks.{name}"] for name in ("x", "z", "answers")))
+        landmarks = Landmarks(*(tensors[f"landmarks.{name}"] for name in _LANDMARKS))
         rows, held_out, answers = tensors["rows"], tensors["held_out"].bool(), tensors["answers"]
-        roads = config["roads"]
-        graph = _graph(len(landmarks.z), tensors) if roads["graph"] else None
-        learned = FittedModels(
-            encoder,
-            subject,
-            space,
-            flow,
-            rows,
-            held_out,
-            answers,
-            landmarks,
-            graph,
-            choose("ambient", roads["ambient"], dict.fromkeys(AMBIENTS, roads["ambient"])),
-            roads["priced"],
-        )
+        models = FittedModels(encoder, subject, latent, flow, rows, held_out, answers, landmarks, config["seed"])
+        for name in config["methods"]:
+            fitted = method if name == method.name else resolve_method(name)
+            its_tensors = _under(f"methods.{name}", tensors)
+            models.states[name] = fitted, fitted.state_from_tensors(models.setup, options, its_tensors)
     if subject.kind != "own":
-        _insist_same(learned, model)
-    return learned
+        _insist_same(models, model)
+    return models
 
 
-def plain_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """An explainer's parameters, as JSON: labels need not be text there, so their weights are a list of pairs."""
-    weights = parameters["class_weight"]
+def parameters_to_json(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """An explainer's parameters as JSON.
+
+    Labels need not be text there, so their weights are a list of pairs; a method of the user's own is named.
+    """
+    weights, method = parameters["class_weight"], parameters["method"]
     pairs = [[label, weight] for label, weight in weights.items()] if isinstance(weights, Mapping) else weights
-    return {**parameters, "class_weight": pairs}
+    if isinstance(method, Method):
+        known = method.name in method_names() and type(resolve_method(method.name)) is type(method)
+        method = method.name if known else {"own": named(method), "name": method.name}
+    return {**parameters, "class_weight": pairs, "method": method}
 
 
-def parameters_of(plain: Mapping[str, Any], device: str) -> dict[str, Any]:
-    """The parameters that `plain_parameters` made plain, for another device."""
-    weights = plain["class_weight"]
+def parameters_from_json(value: Mapping[str, Any], device: str, method: Method | None) -> dict[str, Any]:
+    """The parameters that `parameters_to_json` made JSON of, for another device.
+
+    Args:
+        value: The JSON.
+        device: Where to compute.
+        method: The user's own method, if it was one.
+    """
+    weights, stored = value["class_weight"], value["method"]
     weights = dict(weights) if isinstance(weights, list) else weights
-    return {**plain, "device": device, "hidden": tuple(plain["hidden"]), "class_weight": weights}
+    if isinstance(stored, str):
+        if method is not None:
+            raise InputError(f"this explainer was fitted with method {stored!r}; load it without method=")
+    elif method is None or named(method) != stored["own"]:
+        given = "" if method is None else f", not {named(method)}"
+        raise InputError(
+            f"this explainer searches by a method of yours, {stored['own']}{given}, which is not stored with it: "
+            "load(…, method=…)"
+        )
+    return {
+        **value,
+        "device": device,
+        "hidden": tuple(value["hidden"]),
+        "class_weight": weights,
+        "method": stored if isinstance(stored, str) else method,
+    }
 
 
 @contextmanager
@@ -458,17 +487,17 @@ def _subject(config: Mapping[str, Any], encoder: Encoder, tensors: Mapping[str, 
     return subject
 
 
-def _insist_same(learned: FittedModels, model: Any) -> None:
+def _insist_same(models: FittedModels, model: Any) -> None:
     """Raise an error unless a user's model answers as it did when the explainer was fitted."""
-    probe, expected = learned.subject.answers(learned.rows[:_PROBES]), learned.answers[:_PROBES]
+    probe, expected = models.subject.answers(models.rows[:_PROBES]), models.answers[:_PROBES]
     if probe.shape != expected.shape or bool(((probe - expected).abs() > _CLOSE).any()):
         raise InputError(
-            f"the given model ({named(model)}) answers otherwise than {learned.subject.name}, for which this explainer "
+            f"the given model ({named(model)}) answers otherwise than {models.subject.name}, for which this explainer "
             "was fitted: give that model, or fit an explainer for this one"
         )
 
 
-def _space(
+def _generator(
     config: Mapping[str, Any], encoder: Encoder, tensors: Mapping[str, Tensor], generator: Any
 ) -> VAE | Generator:
     if config["kind"] == "vae":
@@ -485,7 +514,7 @@ def _space(
             centers=config["centers"],
             zeta=config["zeta"],
         )
-        return _filled(vae, "space", tensors)
+        return _filled(vae, "generator", tensors)
     if generator is None:
         raise InputError(
             f"this explainer searches in a generator of yours, {config['name']}, which is not stored with it: "
@@ -494,12 +523,8 @@ def _space(
     category = encoder.categorical if bool(encoder.categorical.any()) else None
     space = Generator(generator, tensors["rows"], centers=config["centers"], category=category, zeta=config["zeta"])
     precision = RBFPrecision(space.latent, encoder.width, config["centers"], zeta=config["zeta"])
-    space.precision = _filled(precision, "space", tensors)
+    space.precision = _filled(precision, "generator", tensors)
     return space.to(tensors["rows"])
-
-
-def _graph(count: int, tensors: Mapping[str, Tensor]) -> Graph:
-    return Graph(count, tensors["graph.ends"].long(), tensors["graph.weight"], tensors["graph.bridge"].bool())
 
 
 def _shape(vae: VAE) -> dict[str, Any]:
@@ -512,12 +537,16 @@ def _classifier(encoder: Encoder, classes: tuple[Any, ...], tensors: Mapping[str
     return _filled(Classifier(encoder.width, width, len(classes)), "classifier", tensors)
 
 
-def _state(name: str, module: Any) -> dict[str, Tensor]:
-    return {f"{name}.{key}": value for key, value in module.state_dict().items()}
+def _prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
+
+
+def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors that `_prefixed` put under a prefix."""
+    return {key.removeprefix(f"{prefix}."): value for key, value in tensors.items() if key.startswith(f"{prefix}.")}
 
 
 def _filled(module: M, name: str, tensors: Mapping[str, Tensor]) -> M:
     """A module with its stored weights, frozen, in evaluation mode."""
-    weights = {key.removeprefix(f"{name}."): value for key, value in tensors.items() if key.startswith(f"{name}.")}
-    module.load_state_dict(weights)
+    module.load_state_dict(_under(name, tensors))
     return module.to(tensors["rows"]).eval().requires_grad_(False)

@@ -14,16 +14,16 @@ from counterpath.data.schema import Schema
 from counterpath.data.tables import check_columns, to_pandas
 from counterpath.utils.errors import InputError, choose
 
-FEWEST_ROWS = 10
+FEWEST_ROWS = 10  # fewer rows than that tell no model anything
 MISSING = ("error", "impute")
 """How missing values can be treated: refused, or filled in."""
-Target = str | Sequence[Any] | pd.Series | np.ndarray | None
+TargetColumn = str | Sequence[Any] | pd.Series | np.ndarray | None
 """The column of the label, the labels, or neither."""
 
 
 @dataclass(frozen=True)
-class Training:
-    """A training table that is ready to be learned from.
+class TrainingTable:
+    """A training table that is ready to be fitted to.
 
     Attributes:
         features: The rows without labels and without gaps.
@@ -40,8 +40,10 @@ class Training:
     imputer: Imputer | None
 
 
-def training(table: Any, target: Target, schema: Schema | None, encoder: Encoder | None, *, missing: str) -> Training:
-    """A table to learn from: what is not given of schema and encoder follows from it."""
+def prepare_training(
+    table: Any, target: TargetColumn, schema: Schema | None, encoder: Encoder | None, *, missing: str
+) -> TrainingTable:
+    """A table to fit to: what is not given of schema and encoder follows from it."""
     choose("way to treat missing values", missing, dict.fromkeys(MISSING))
     features, labels, name = _without_labels(to_pandas(table), target)
     if len(features) < FEWEST_ROWS:
@@ -52,10 +54,10 @@ def training(table: Any, target: Target, schema: Schema | None, encoder: Encoder
     check_columns(features, schema)
     imputer = Imputer.fit(features, schema) if missing == "impute" else None
     features = features if imputer is None else imputer.fill(features)[0]
-    return Training(features, labels, name, Encoder.fit(features, schema) if encoder is None else encoder, imputer)
+    return TrainingTable(features, labels, name, Encoder.fit(features, schema) if encoder is None else encoder, imputer)
 
 
-def prepared(
+def prepare_rows(
     table: Any, schema: Schema, target: str | None, imputer: Imputer | None
 ) -> tuple[pd.DataFrame, list[list[str]]]:
     """The rows as a pandas frame without label and without gaps, and which columns of each were filled in."""
@@ -72,16 +74,16 @@ def prepared(
 def unknown_categories(encoder: Encoder, frame: pd.DataFrame) -> tuple[NDArray[np.bool_], list[str]]:
     """Which rows can be encoded, and for the others which value was never seen."""
     known = encoder.known(frame).to_numpy()
-    words = [""] * len(frame)
-    for place in np.flatnonzero(~known).tolist():
+    reasons = [""] * len(frame)
+    for row in np.flatnonzero(~known).tolist():
         try:
-            encoder.encode(frame.iloc[[place]])
+            encoder.encode(frame.iloc[[row]])
         except InputError as error:
-            words[place] = f"({error})"
-    return known, words
+            reasons[row] = f"({error})"
+    return known, reasons
 
 
-def _without_labels(frame: pd.DataFrame, target: Target) -> tuple[pd.DataFrame, pd.Series | None, str | None]:
+def _without_labels(frame: pd.DataFrame, target: TargetColumn) -> tuple[pd.DataFrame, pd.Series | None, str | None]:
     """Features, labels, and the name of the labels' column."""
     if target is None:
         return frame, None, None

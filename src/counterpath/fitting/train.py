@@ -1,8 +1,8 @@
-"""Learn from a table all that explanations need: a space to search in, and a classifier to follow."""
+"""Fit all that explanations need to a table: a latent space, a classifier to follow, and what methods fit."""
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -27,25 +27,33 @@ from counterpath.models.explained import (
 )
 from counterpath.models.flow import FlowModel, fit_flow
 from counterpath.models.generator import Autoencoder, Generator, draw
-from counterpath.models.latent import given
 from counterpath.models.layers import fold, settle
 from counterpath.models.surrogate import Agreement, Answers, Lesson, agreement, fit_surrogate, mistakes
 from counterpath.models.training import Run
 from counterpath.models.vae import OUTPUTS, VAE, VAETraining, fit_uncertainty, fit_vae
 from counterpath.search.feasible import FeasibleSet
-from counterpath.search.method import METHODS, SearchModels
+from counterpath.search.method import Method
+from counterpath.search.methods import METHODS, search
 from counterpath.search.objective import Target
-from counterpath.search.problem import Problem, SearchOptions
-from counterpath.search.roadmap import Landmarks, Roadmap
+from counterpath.search.problem import Problem, SearchModels, SearchOptions, SearchSetup
+from counterpath.search.roadmap import Landmarks
 from counterpath.utils.errors import InputError, choose
 
-_MOST_HELD_OUT = 4000
-_HELD_OUT = 0.1
-_FEW = 20
-_MOST_DRAWN = 20_000
-_VISITORS = 400
-_VISITS = 60
-_ROUNDS = 2
+_HELD_OUT = 0.1  # share of rows kept from training, to judge the models by: the usual tenth
+_MOST_HELD_OUT = 4000  # a share of so many is known to within 1.6 %
+_FEWEST_TO_HOLD_OUT = 200  # of fewer rows a tenth would say nothing, and training needs them all
+_RARE_CLASS = 20  # rows; of a class that is rarer none is held out
+_MOST_DRAWN = 20_000  # rows drawn for a surrogate: it bounds what the explained model is asked
+_FEWEST_DRAWN = 1000  # a surrogate of a small table learns from so many drawn rows all the same
+_SEARCHED_ROWS = 400  # rows from which searches visit what a surrogate learns again from
+_SEARCH_STEPS = 60  # of those searches: with steps of 0.1 six units of a space whose codes have unit scale
+_SURROGATE_ROUNDS = 2  # rounds in which a surrogate learns from its own mistakes; each costs a fit
+_SURROGATE_CONFIDENCE = 0.7  # up to which those searches go: beyond the boundary, where answers end
+_GENERATOR_STEPS, _CLASSIFIER_STEPS, _FLOW_STEPS = 4000, 1500, 2000
+"""Optimiser steps, whatever the size of the table: they set how long a fit takes."""
+_FLOW_NOISE = 0.01  # of a range, so that a flow, which is a density, can be fitted to discrete features
+_EPOCHS = 20, 400  # the fewest and most: a large table is seen often enough, a tiny one not for ever
+_BATCH = 16, 512  # smallest and largest batch: BatchNorm needs some rows, and eight batches make an epoch
 
 
 @dataclass(frozen=True)
@@ -82,19 +90,19 @@ def hold_out(count: int, seed: int, labels: np.ndarray | None = None) -> Tensor:
     Rows of a class with fewer than 20 rows are not: training needs them.
     """
     held_out = torch.zeros(count, dtype=torch.bool)
-    if count >= 200:
+    if count >= _FEWEST_TO_HOLD_OUT:
         order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
         held_out[order[: min(_MOST_HELD_OUT, int(_HELD_OUT * count))]] = True
     if labels is not None:
-        held_out &= torch.from_numpy(np.bincount(labels)[labels] >= _FEW)
+        held_out &= torch.from_numpy(np.bincount(labels)[labels] >= _RARE_CLASS)
     return held_out
 
 
-def learn_space(
+def fit_generator(
     rows: Tensor, encoder: Encoder, sizes: Sizes, run: Run, own: Autoencoder | None = None
 ) -> VAE | Generator:
-    """Fit a VAE to the rows, which can be told any features, or our uncertainty to a user's own generator."""
-    batch, epochs = schedule(len(rows), 4000)
+    """Fit a VAE to the rows, which can be conditioned on any features, or our uncertainty to a user's own generator."""
+    batch, epochs = schedule(len(rows), _GENERATOR_STEPS)
     epochs = epochs if isinstance(sizes.epochs, str) else sizes.epochs
     training = VAETraining(
         mean_epochs=epochs,
@@ -126,11 +134,11 @@ def learn_space(
     )
 
 
-def learn_classifier(
+def fit_own_classifier(
     rows: Tensor, labels: np.ndarray, classes: int, weights: tuple[float, ...] | None, run: Run
 ) -> Classifier:
     """Train the classifier under explanation ourselves, longer and with less decay than the paper does."""
-    batch, epochs = schedule(len(rows), 1500)
+    batch, epochs = schedule(len(rows), _CLASSIFIER_STEPS)
     y = torch.from_numpy(labels).to(rows.device)
     target = y.to(rows.dtype) if classes == 2 else torch.nn.functional.one_hot(y, classes).to(rows.dtype)
     classifier = fit_classifier(
@@ -147,7 +155,7 @@ def learn_classifier(
     return classifier
 
 
-def learn_surrogate(
+def fit_explained_surrogate(
     model: Any,
     classes: Labels,
     space: VAE | Generator,
@@ -156,23 +164,23 @@ def learn_surrogate(
     held_out: Tensor,
     run: Run,
 ) -> Subject:
-    """Distil a model that can only be asked: from training rows, from drawn rows, and from rows that searches visit.
+    """Distil a black-box model: from training rows, from drawn rows, and from rows that searches visit.
 
     A search goes where the surrogate promises most, which is where it is most likely to be wrong. So it learns again
     from the rows that searches visited and on which the two disagreed, twice.
     """
     answers, trained = asked(model, encoder), rows[~held_out]
-    count = min(_MOST_DRAWN, max(1000, len(rows)))
+    count = min(_MOST_DRAWN, max(_FEWEST_DRAWN, len(rows)))
     drawn, unseen = encoder.round(draw(space, trained, 2 * count, seed=run.seed)).chunk(2)
     lesson = Lesson(trained, answers(trained)) + Lesson(drawn, answers(drawn))
     test = rows[held_out] if bool(held_out.any()) else rows
     checks = [Lesson(x, answers(x)) for x in (test, unseen[:_MOST_HELD_OUT])]
     surrogate = fit_surrogate(lesson, run=run)
-    for again in range(_ROUNDS):
+    for again in range(_SURROGATE_ROUNDS):
         visited = _visited(surrogate, answers, space, encoder, trained, run.seed + again)
         lesson = lesson + mistakes(surrogate, visited)
         surrogate = fit_surrogate(lesson, run=run, name=f"surrogate again {again + 1}")
-    visited = _visited(surrogate, answers, space, encoder, trained, run.seed + _ROUNDS)
+    visited = _visited(surrogate, answers, space, encoder, trained, run.seed + _SURROGATE_ROUNDS)
     agreed = Agreement(*(agreement(surrogate, check) for check in (*checks, visited)))
     return Subject("asked", named(model), classes, answers, surrogate, agreed, asked_table(model, encoder))
 
@@ -181,44 +189,31 @@ def _visited(
     surrogate: Classifier, answers: Answers, space: VAE | Generator, encoder: Encoder, rows: Tensor, seed: int
 ) -> Lesson:
     """Rows that searches from a few training rows to any other class visit, as long as the surrogate is followed."""
-    parts = SearchModels[Any, Any](surrogate, space).folded()
-    assert parts.vae is not None
-    told = differentiable(surrogate)
-    quest = Problem(parts.classifier, told, True, parts.vae, None, SearchOptions(max_steps=_VISITS))
-    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))[:_VISITORS]
+    models = SearchModels[Any, Any](surrogate, space).folded()
+    surrogate_proba = differentiable(surrogate)
+    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))[:_SEARCHED_ROWS]
     start = rows[order.to(rows.device)]
-    now, method = told(start).argmax(-1), METHODS["rsgd"](parts)
-    seen = [
-        quest.pursue(method, FeasibleSet.of(encoder, start[now == place]), Target(place, other=True, confidence=0.7)).x
-        for place in now.unique().tolist()
-    ]
-    x = torch.unique(torch.cat(seen), dim=0)
+    predicted = surrogate_proba(start)
+    setup = SearchSetup(encoder, models, surrogate_proba, True, start, predicted)
+    now, options = predicted.argmax(-1), SearchOptions(max_steps=_SEARCH_STEPS)
+    visited = []
+    for index in now.unique().tolist():
+        feasible = FeasibleSet.of(encoder, start[now == index])
+        target = Target(index, other=True, confidence=_SURROGATE_CONFIDENCE)
+        visited.append(search(METHODS["rsgd"], Problem(setup, feasible, target, options)).x)
+    x = torch.unique(torch.cat(visited), dim=0)
     return Lesson(x, answers(x))
 
 
-def with_roads(learned: FittedModels, seed: int) -> FittedModels:
-    """The same with landmarks and the graph on them.
-
-    Landmarks are training rows as they are decoded: different ones, at most 20,000 of them drawn at random, and of each
-    class the rows that the model is surest of, so that a high confidence has goals, too.
-    """
-    landmarks = Landmarks.of(learned.space, learned.encoder.round, learned.rows, learned.answers, learned.ask, seed)
-    learned = replace(learned, landmarks=landmarks)
-    if len(learned.encoder.schema.immutable) and given(learned.space, learned.rows[:1]) is not None:
-        return learned  # nobody keeps nothing
-    told = given(learned.space, landmarks.x[:1])
-    return replace(learned, graph=Roadmap.laid(learned.terrain, landmarks, told, seed).graph)
-
-
-def learn_flow(rows: Tensor, run: Run) -> FlowModel:
+def fit_flow_model(rows: Tensor, run: Run) -> FlowModel:
     """Fit a normalizing flow to the rows, with a little noise: most features are discrete."""
-    batch, epochs = schedule(len(rows), 2000)
-    noise = 0.01 * torch.randn(rows.shape, generator=torch.Generator().manual_seed(run.seed)).to(rows)
+    batch, epochs = schedule(len(rows), _FLOW_STEPS)
+    noise = _FLOW_NOISE * torch.randn(rows.shape, generator=torch.Generator().manual_seed(run.seed)).to(rows)
     return fit_flow(rows + noise, epochs=epochs, batch_size=batch, run=run)
 
 
 def torch_subject(module: Any, rows: Tensor, layer: str | None, name: str, classes: Labels | None) -> Subject:
-    """A user's torch module as the model under explanation."""
+    """A user's torch module as the explained model."""
     classifier = TorchClassifier(module, rows, layer)
     labels = tuple(range(classifier.classes)) if classes is None else classes
     if len(labels) != classifier.classes:
@@ -241,10 +236,10 @@ def class_weights(choice: str | Mapping[Any, float] | None, classes: Labels, lab
     return tuple(float(choice.get(label, 1.0)) for label in classes)
 
 
-def schedule(rows: int, steps: int, largest: int = 512) -> tuple[int, int]:
+def schedule(rows: int, steps: int) -> tuple[int, int]:
     """A batch size, and how many epochs make about so many optimiser steps; from 20 to 400 of them."""
-    batch = min(largest, max(16, rows // 8))
-    return batch, min(400, max(20, round(steps * batch / rows)))
+    batch = min(_BATCH[1], max(_BATCH[0], rows // 8))
+    return batch, min(_EPOCHS[1], max(_EPOCHS[0], round(steps * batch / rows)))
 
 
 def _latent(latent: int | str, features: int) -> int:
@@ -259,76 +254,74 @@ def _categories(encoder: Encoder, rows: Tensor) -> Tensor | None:
 
 @dataclass(frozen=True)
 class FitConfig:
-    """What is to be learned, and how.
+    """What is to be fitted, and how.
 
     Attributes:
-        model: The model under explanation; None to train a classifier.
+        model: The explained model; None to train a classifier.
         generator: A user's own generator, instead of our VAE.
-        method: How explanations will be searched for; "flow" needs a flow.
+        method: How explanations will be searched for, with the models that it needs.
         class_weight: Of the classifier.
-        representation: The layer of a torch model that is its representation.
+        representation_layer: The layer of a torch model that is its representation.
         sizes: Of the models.
         run: Seed, checkpoints and progress of their training.
-        ambient: What `geodesic` measures steps by.
-        priced: Whether it prices them by the uncertainty, too.
+        options: How to search, for what the method itself fits.
     """
 
     model: Any
     generator: Autoencoder | None
-    method: str
+    method: Method
     class_weight: str | Mapping[Any, float] | None
-    representation: str | None
+    representation_layer: str | None
     sizes: Sizes
     run: Run
-    ambient: str = "data"
-    priced: bool = True
+    options: SearchOptions = field(default_factory=SearchOptions)
 
 
-def learn(lessons: FitConfig, encoder: Encoder, rows: Float[Tensor, "n D"], labelled: Labelled | None) -> FittedModels:
-    """Learn from encoded training rows and, if there are any, their labels."""
-    model, run = lessons.model, lessons.run
-    classes = _classes(lessons, encoder, rows, labelled and labelled[0])  # before anything is trained
+def fit_models(
+    config: FitConfig, encoder: Encoder, rows: Float[Tensor, "n D"], labelled: Labelled | None
+) -> FittedModels:
+    """Fit everything to encoded training rows and, if there are any, their labels.
+
+    What can be refused is refused before anything is trained. Landmarks are training rows as they are decoded:
+    different ones, at most 20,000 of them drawn at random, and of each class the rows of which the model is most
+    confident, so that a high confidence has goals, too.
+    """
+    model, run = config.model, config.run
+    classes = _classes(config, encoder, rows, labelled and labelled[0])  # before anything is trained
     held_out = hold_out(len(rows), run.seed, labelled and labelled[1]).to(rows.device)
     trained = rows[~held_out]
-    space = learn_space(trained, encoder, lessons.sizes, run, lessons.generator)
+    generator = fit_generator(trained, encoder, config.sizes, run, config.generator)
     if labelled is not None and model is None:
-        weights = class_weights(lessons.class_weight, classes, labelled[1])
+        weights = class_weights(config.class_weight, classes, labelled[1])
         kept = labelled[1][~held_out.cpu().numpy()]
-        classifier = learn_classifier(trained, kept, len(classes), weights, run)
+        classifier = fit_own_classifier(trained, kept, len(classes), weights, run)
         subject = Subject("own", "Counterpath's classifier", classes, differentiable(fold(classifier)), classifier)
     elif is_torch(model):
-        subject = torch_subject(model, rows, lessons.representation, named(model), classes)
+        subject = torch_subject(model, rows, config.representation_layer, named(model), classes)
     else:
-        subject = learn_surrogate(model, classes, space, encoder, rows, held_out, run)
-    flow = learn_flow(trained, run) if lessons.method == "flow" else None
-    learned = FittedModels(
-        encoder,
-        subject,
-        space,
-        flow,
-        rows,
-        held_out,
-        subject.answers(rows),
-        ambient=lessons.ambient,
-        priced=lessons.priced,
-    )
-    return with_roads(learned, run.seed)
+        subject = fit_explained_surrogate(model, classes, generator, encoder, rows, held_out, run)
+    flow = fit_flow_model(trained, run) if "flow" in config.method.needs else None
+    models = FittedModels(encoder, subject, generator, flow, rows, held_out, subject.answers(rows), seed=run.seed)
+    landmarks = Landmarks.of(models.latent, encoder.round, rows, models.answers, models.predict_proba, run.seed)
+    models = replace(models, landmarks=landmarks)
+    models.state(config.method, config.options)
+    return models
 
 
-def labels_for(learned: FittedModels, labelled: Labelled | None) -> Tensor | None:
+def labels_for(models: FittedModels, labelled: Labelled | None) -> Tensor | None:
     """The labels of the training rows as the model's classes; None if there are none, or they are others."""
-    if labelled is None or len(labelled[0]) != len(learned.subject.classes):
+    if labelled is None or len(labelled[0]) != len(models.subject.classes):
         return None
-    return torch.from_numpy(labelled[1]).to(learned.rows.device)
+    return torch.from_numpy(labelled[1]).to(models.rows.device)
 
 
-def _classes(lessons: FitConfig, encoder: Encoder, rows: Float[Tensor, "n D"], labels: Labels | None) -> Labels:
+def _classes(config: FitConfig, encoder: Encoder, rows: Float[Tensor, "n D"], labels: Labels | None) -> Labels:
     """The classes of the model under explanation; it is tried on a row, or all rows, to see that it works."""
-    model = lessons.model
+    model = config.model
     if model is None:
         if labels is None:
             raise InputError("without a model to explain, fit needs the labels: target='column'")
         return labels
     if is_torch(model):
-        return torch_subject(model, rows, lessons.representation, named(model), labels).classes
+        return torch_subject(model, rows, config.representation_layer, named(model), labels).classes
     return classes_of(model, asked(model, encoder)(rows[:1]).shape[-1], labels)

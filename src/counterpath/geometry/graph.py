@@ -6,7 +6,7 @@ data into islands; with both, a shortest way is close to the shortest curve, for
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -90,6 +90,15 @@ class Graph:
             steps = torch.stack([here, following], 1).sort(1).values
             gap = _along(torch.isin(_key(steps, self.count), _key(ends[bridge], self.count)), following)
         return Field(torch.from_numpy(cost).to(device), following, gap)
+
+    def to_tensors(self) -> dict[str, Tensor]:
+        """The edges as tensors, for a file."""
+        return {"ends": self.ends.int(), "weight": self.weight, "bridge": self.bridge}
+
+    @classmethod
+    def from_tensors(cls, count: int, tensors: Mapping[str, Tensor]) -> "Graph":
+        """The graph that `to_tensors` made tensors of."""
+        return cls(count, tensors["ends"].long(), tensors["weight"], tensors["bridge"].bool())
 
     def to(self, device: torch.device) -> "Graph":
         """The same on another device."""

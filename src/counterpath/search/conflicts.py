@@ -1,4 +1,4 @@
-"""Which constraints stand in the way of a person without a counterfactual, by asking the model."""
+"""Which constraints bind where there is no counterfactual, by asking the model."""
 
 from collections.abc import Iterator
 
@@ -12,33 +12,33 @@ from counterpath.data.status import BindingConstraint
 from counterpath.search.diverse import Score
 from counterpath.search.feasible import FeasibleSet
 
-_VALUES = 9
-_MORE = 1e-6
+_VALUES = 9  # over the range of a number: its ends, quarters and eighths show whether a bound matters
+_GAIN = 1e-6  # of probability: what float32 rounding makes of equal rows is no gain
 
 
 def binding_constraints(
-    scope: FeasibleSet, end: Float[Tensor, "n D"], probability: Score, constraints: Constraints
+    feasible: FeasibleSet, end: Float[Tensor, "n D"], probability: Score, constraints: Constraints
 ) -> list[list[BindingConstraint]]:
-    """For every person the constraints that bind at the end of their path, the one that costs most first.
+    """For every row the constraints that bind at the end of its path, the one that costs most first.
 
-    A constraint binds if it forbids a value of one feature with which the model finds the wanted outcome more probable
+    A constraint binds if it forbids a value of one feature with which the model finds the target more probable
     than at the end as it is. Every category and nine values over the range of a number are tried.
     """
     here = probability(end)
-    found: list[list[BindingConstraint]] = [[] for _ in range(len(scope))]
-    changed = scope.encoder.changed(scope.factual, end)
-    full = changed.sum(-1) >= (constraints.max_changes or len(scope.encoder.schema) + 1)
+    found: list[list[BindingConstraint]] = [[] for _ in range(len(feasible))]
+    changed = feasible.encoder.changed(feasible.factual, end)
+    full = changed.sum(-1) >= (constraints.max_changes or len(feasible.encoder.schema) + 1)
     more = torch.full_like(here, -torch.inf)
-    for feature, (name, part) in enumerate(zip(scope.encoder.schema.names, scope.encoder.layout, strict=True)):
-        kinds = {rises: _kind(scope, constraints, name, rises=rises) for rises in (False, True)}
-        for tried in _alternatives(scope.encoder, end, feature):
+    for feature, (name, part) in enumerate(zip(feasible.encoder.schema.names, feasible.encoder.layout, strict=True)):
+        kinds = {rises: _kind(feasible, constraints, name, rises=rises) for rises in (False, True)}
+        for tried in _alternatives(feasible.encoder, end, feature):
             reached = probability(tried)
-            better = reached > here + _MORE
-            outside = ((tried < scope.lower) | (tried > scope.upper)).any(-1)
+            better = reached > here + _GAIN
+            outside = ((tried < feasible.lower) | (tried > feasible.upper)).any(-1)
             further = full & ~changed[:, feature] & ~outside
             more = torch.where(better & further, more.maximum(reached), more)
             rows = (better & outside).nonzero()[:, 0]
-            rises = (tried[rows, part] > scope.factual[rows, part]).any(-1)
+            rises = (tried[rows, part] > feasible.factual[rows, part]).any(-1)
             for row, up, reach in zip(rows.tolist(), rises.tolist(), reached[rows].tolist(), strict=True):
                 found[row].append(BindingConstraint(kinds[up], name, reach))
     rows = (more > -torch.inf).nonzero()[:, 0]
@@ -60,8 +60,8 @@ def _alternatives(encoder: Encoder, end: Tensor, feature: int) -> Iterator[Tenso
         yield legal
 
 
-def _kind(scope: FeasibleSet, constraints: Constraints, name: str, *, rises: bool) -> str:
-    if name in scope.encoder.schema.immutable:
+def _kind(feasible: FeasibleSet, constraints: Constraints, name: str, *, rises: bool) -> str:
+    if name in feasible.encoder.schema.immutable:
         return "immutable"
     if name in constraints.lock:
         return "lock"
@@ -73,8 +73,8 @@ def _kind(scope: FeasibleSet, constraints: Constraints, name: str, *, rises: boo
 
 def _strongest(group: list[BindingConstraint]) -> list[BindingConstraint]:
     best: dict[tuple[str, str], BindingConstraint] = {}
-    for obstacle in group:
-        key = (obstacle.kind, obstacle.feature)
-        if key not in best or obstacle.reach > best[key].reach:
-            best[key] = obstacle
-    return sorted(best.values(), key=lambda obstacle: -obstacle.reach)
+    for constraint in group:
+        key = (constraint.kind, constraint.feature)
+        if key not in best or constraint.reach > best[key].reach:
+            best[key] = constraint
+    return sorted(best.values(), key=lambda constraint: -constraint.reach)

@@ -1,12 +1,13 @@
-"""FACE: chains of training rows, each next to the one before, to one that the model accepts.
+"""FACE: chains of training rows, each a neighbour of the one before, to one that the model accepts.
 
-Nothing is generated: every point is somebody's own record. It is the baseline of `geodesic`, on the same kind of graph
-but in X, without longer edges and without bridges: who has no chain has no counterfactual.
+Nothing is generated: every point is a training row. It is the baseline of `geodesic`, on the same kind of graph but in
+X, without longer edges and without bridges: a row without a chain has no counterfactual.
 
 References:
     Poyiadzi et al., "FACE: feasible and actionable counterfactual explanations", AIES 2020.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -16,10 +17,16 @@ from torch import Tensor
 from counterpath.geometry.graph import Graph, build_graph
 from counterpath.geometry.neighbours import Neighbours
 from counterpath.search.feasible import FeasibleSet
+from counterpath.search.method import Method
 from counterpath.search.objective import Target
+from counterpath.search.paths import Paths
+from counterpath.search.problem import Problem, SearchOptions, SearchSetup
+from counterpath.search.roadmap import representatives
+from counterpath.search.traverse import StopReason
 from counterpath.utils.deadline import Over, unlimited
 
 NEIGHBOURS = 20
+"""Of each row in the graph: enough to leave few rows without a chain, few enough to keep its steps short."""
 
 
 @dataclass(frozen=True)
@@ -28,79 +35,113 @@ class FaceGraph:
 
     Attributes:
         rows: Different rows.
-        answers: What the model says about them.
+        probabilities: What the explained model says about them.
         graph: Edges between neighbours, by their distance.
         weights: Of the columns in distances.
     """
 
     rows: Float[Tensor, "m D"]
-    answers: Float[Tensor, "m K"]
+    probabilities: Float[Tensor, "m K"]
     graph: Graph
     weights: Float[Tensor, "D"]
 
     @classmethod
-    def of(cls, rows: Float[Tensor, "m D"], answers: Float[Tensor, "m K"], weights: Float[Tensor, "D"]) -> "FaceGraph":
+    def build(
+        cls, rows: Float[Tensor, "m D"], probabilities: Float[Tensor, "m K"], weights: Float[Tensor, "D"]
+    ) -> "FaceGraph":
         """The graph of rows."""
         points = rows * weights
 
-        def pricing(ends: Int[Tensor, "e 2"]) -> tuple[Tensor, Tensor]:
+        def lengths(ends: Int[Tensor, "e 2"]) -> tuple[Tensor, Tensor]:
             apart = (points[ends[:, 0]] - points[ends[:, 1]]).norm(dim=-1)
             return apart, torch.zeros_like(apart, dtype=torch.bool)
 
-        return cls(rows, answers, build_graph(points, pricing, near=NEIGHBOURS, far=0, join=False), weights)
+        return cls(rows, probabilities, build_graph(points, lengths, near=NEIGHBOURS, far=0, join=False), weights)
 
-    def follow(
-        self, scope: FeasibleSet, wanted: Target, over: Over = unlimited
+    def shortest_chains(
+        self, feasible: FeasibleSet, target: Target, should_stop: Over = unlimited
     ) -> tuple[Int[Tensor, "p"], Float[Tensor, "p D"], Bool[Tensor, "n"], Bool[Tensor, "n"]]:
-        """The shortest chain from every person within their scope, until it is time to give up.
+        """The shortest chain of every row within its feasible set, until it is time to give up.
 
-        The first point is the person; those without a chain have no other.
+        The first point is the row itself; a row without a chain has no other.
 
         Returns:
-            Whose point it is, the points, who has a chain, and for whom there was no time.
+            To which row each point belongs, the points, which rows have a chain, and which timed out.
         """
-        accepted = wanted.met(self.answers)
-        row, x = [torch.arange(len(scope), device=scope.factual.device)], [scope.factual]
-        exists = torch.zeros(len(scope), dtype=torch.bool, device=scope.factual.device)
-        late = ~exists
-        for people in scope.alike():
-            if over():
+        accepted = target.is_reached(self.probabilities)
+        row, x = [torch.arange(len(feasible), device=feasible.factual.device)], [feasible.factual]
+        exists = torch.zeros(len(feasible), dtype=torch.bool, device=feasible.factual.device)
+        timed_out = ~exists
+        for group in feasible.groups():
+            if should_stop():
                 break
-            late[people], first = False, people[0]
-            allowed = ((self.rows >= scope.lower[first]) & (self.rows <= scope.upper[first])).all(-1)
-            ways, exists[people] = self.ways(scope.factual[people], accepted, allowed)
-            ways, people = ways[exists[people]], people[exists[people]]
-            if len(people) == 0:
+            timed_out[group], first = False, group[0]
+            allowed = ((self.rows >= feasible.lower[first]) & (self.rows <= feasible.upper[first])).all(-1)
+            chains, exists[group] = self.chains(feasible.factual[group], accepted, allowed)
+            chains, group = chains[exists[group]], group[exists[group]]
+            if len(group) == 0:
                 continue
-            new = torch.ones_like(ways, dtype=torch.bool)
-            new[:, 1:] = ways[:, 1:] != ways[:, :-1]
-            new[:, 0] = (self.rows[ways[:, 0]] != scope.factual[people]).any(-1)  # nobody is their own neighbour
-            row.append(people[:, None].expand_as(ways)[new])
-            x.append(self.rows[ways[new]])
+            new = torch.ones_like(chains, dtype=torch.bool)
+            new[:, 1:] = chains[:, 1:] != chains[:, :-1]
+            new[:, 0] = (self.rows[chains[:, 0]] != feasible.factual[group]).any(-1)  # a row is not its own neighbour
+            row.append(group[:, None].expand_as(chains)[new])
+            x.append(self.rows[chains[new]])
         whole = torch.cat(row)
         order = whole.argsort(stable=True)
-        return whole[order], torch.cat(x)[order], exists, late
+        return whole[order], torch.cat(x)[order], exists, timed_out
 
-    def ways(
+    def chains(
         self, start: Float[Tensor, "n D"], accepted: Bool[Tensor, "m"], allowed: Bool[Tensor, "m"] | None = None
     ) -> tuple[Int[Tensor, "n t"], Bool[Tensor, "n"]]:
-        """The shortest chains from any rows: training rows by their places, and which rows have a chain.
+        """The shortest chains from any rows: indices of training rows, and which rows have a chain.
 
-        Who is at the end of theirs waits there for the longest, and who has none where they would begin. If no training
-        row may be touched, there are no places.
+        A chain that ends before the longest repeats its end; a row without one has the index where it would begin. If
+        no training row may be touched, there are no indices.
 
         Args:
             start: Where the chains begin.
             accepted: The training rows where they may end.
             allowed: Those that they may touch; by default all.
         """
-        field = self.graph.field(accepted, allowed)
-        places = torch.ones_like(accepted) if allowed is None else allowed
-        places = places.nonzero()[:, 0]
-        if len(places) == 0:
-            nowhere = torch.zeros(len(start), 0, dtype=torch.long, device=start.device)
-            return nowhere, torch.zeros_like(start[:, 0], dtype=torch.bool)
-        apart, near = Neighbours(self.rows[places], self.weights).nearest(start, NEIGHBOURS)
-        entry = places[near]
-        cost, best = (apart + field.cost[entry]).min(1)
-        return field.ways(entry.gather(1, best[:, None])[:, 0]), cost.isfinite()
+        shortest = self.graph.field(accepted, allowed)
+        nodes = torch.ones_like(accepted) if allowed is None else allowed
+        nodes = nodes.nonzero()[:, 0]
+        if len(nodes) == 0:
+            nothing = torch.zeros(len(start), 0, dtype=torch.long, device=start.device)
+            return nothing, torch.zeros_like(start[:, 0], dtype=torch.bool)
+        apart, near = Neighbours(self.rows[nodes], self.weights).nearest(start, NEIGHBOURS)
+        entry = nodes[near]
+        cost, best = (apart + shortest.cost[entry]).min(1)
+        return shortest.ways(entry.gather(1, best[:, None])[:, 0]), cost.isfinite()
+
+
+class Face(Method):
+    """The shortest chain of training rows to one that the model accepts."""
+
+    name = "face"
+    returns_training_rows = True
+
+    def fit(self, setup: SearchSetup, options: SearchOptions) -> FaceGraph:
+        """The graph of training rows."""
+        rows = representatives(setup.rows, setup.probabilities, 0)
+        return FaceGraph.build(setup.rows[rows], setup.probabilities[rows], setup.weights)
+
+    def state_to_tensors(self, state: FaceGraph) -> dict[str, Tensor]:
+        """The edges; the rows are those of the model."""
+        return state.graph.to_tensors()
+
+    def state_from_tensors(
+        self, setup: SearchSetup, options: SearchOptions, tensors: Mapping[str, Tensor]
+    ) -> FaceGraph:
+        """The graph with its edges."""
+        rows = representatives(setup.rows, setup.probabilities, 0)
+        graph = Graph.from_tensors(len(rows), tensors)
+        return FaceGraph(setup.rows[rows], setup.probabilities[rows], graph, setup.weights)
+
+    def search(self, problem: Problem) -> Paths:
+        """The shortest chain of every row."""
+        graph: FaceGraph = problem.state
+        row, x, exists, timed_out = graph.shortest_chains(problem.feasible, problem.target, problem.options.should_stop)
+        missing = torch.where(timed_out, StopReason.OUT_OF_TIME, StopReason.NO_WAY_DOWN)
+        reason = torch.where(exists, StopReason.CONFIDENCE_REACHED, missing)
+        return problem.paths(row, x, reason).truncate()

@@ -1,292 +1,399 @@
-"""From people to goals over a network: whose world it is, where they get on, and the way; then the way made better."""
+"""Geodesics: the shortest path over a roadmap to a node that reaches the target, refined.
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+A local search sees the slope at one point. A roadmap sees the whole space: its nodes are training rows as the
+generative model decodes them, its edges cost what moving along them costs under the metric, and one run of Dijkstra's
+algorithm from all nodes that the explained model accepts gives the cheapest path from everywhere. Then the end slides
+towards the factual row as far as it stays valid and plausible, and the path is relaxed towards a geodesic.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from counterpath.geometry.curve import resample
-from counterpath.geometry.graph import Field
+from counterpath.geometry.graph import Field, Graph
+from counterpath.geometry.metric import METRICS, Metric
 from counterpath.geometry.neighbours import Neighbours
+from counterpath.models.latent import given
+from counterpath.search.cost_field import CostField
+from counterpath.search.method import Method
 from counterpath.search.objective import Target
-from counterpath.search.residual import Data, ResidualDecoder
-from counterpath.search.roadmap import NODES, ConditionalRoadmap, Roadmap, get_on, goals
-from counterpath.search.sparsify import Plausible, within_reach
+from counterpath.search.paths import Paths, is_first, plausible_points, prepend
+from counterpath.search.plausibility import IsPlausible, Plausibility
+from counterpath.search.problem import AnyModels, Problem, SearchOptions, SearchSetup
+from counterpath.search.residual import ResidualDecoder
+from counterpath.search.roadmap import CONDITIONAL_NODES, ConditionalRoadmap, Roadmap, connect, is_goal
+from counterpath.search.sparsify import sparsify
+from counterpath.search.traverse import StopReason
 from counterpath.utils.deadline import Over, unlimited
+from counterpath.utils.errors import NotFittedError, choose
 from counterpath.utils.progress import track
 
-Answers = Callable[[Tensor], Tensor]
-Check = Callable[[Tensor], Tensor]
+PredictProba = Callable[[Tensor], Tensor]
+RowFunction = Callable[[Tensor], Tensor]
 
-_GOALS = 4
-_LOOKS, _SEGMENTS = 24, 8
-_RELAXING = 4
-_ROUNDS, _AROUND = 6, 4
-_PULLS = (0.5, 0.25, 0.125, 0.0625)
+_DIRECT_GOALS = 4  # goals that are tried straight: the nearest is not always the cheapest, and each costs a line
+_SEGMENTS, _COARSE_SEGMENTS = 24, 8
+"""Of a path as it is looked at, and as it is relaxed, which costs time for every point."""
+_RELAX_STEPS = 4  # a few take the kinks out of a path over nodes; each costs a pass over all points
+_SLIDE_ROUNDS, _SLIDE_DRAWS = 6, 4
+"""Rounds of trying other ends, and random directions in each: every try asks the model."""
+_SLIDE_PULLS = (0.5, 0.25, 0.125, 0.0625)  # how far towards the factual row ends are tried: half as far each time
+_SLIDE_RADIUS = 0.25  # of the distance to the factual row: how far around the end the random directions reach at first
+
+AMBIENT_METRICS: dict[str, str] = {"data": "pullback", "classifier": "guided"}
+"""What `geodesic` measures steps by, as a key of `METRICS`: rows as they are, or as the classifier represents them."""
 
 
 @dataclass(frozen=True)
 class Routes:
-    """The ways of n people through the network.
+    """The paths of n rows over the roadmap.
 
     Attributes:
-        points: From the code of each to that of a goal; who is there before others waits.
-        gap: Whose way crosses a bridge.
-        late: For whom there was no time.
+        points: From the code of each row to that of a goal; a path that is there before others repeats its end.
+        gap: Which paths cross a bridge.
+        timed_out: For which rows there was no time.
     """
 
     points: Float[Tensor, "n t d"]
     gap: Bool[Tensor, "n"]
-    late: Bool[Tensor, "n"]
+    timed_out: Bool[Tensor, "n"]
 
 
 @dataclass(frozen=True)
-class Travelled:
-    """Paths of n people, their points one after another.
+class RoutePoints:
+    """The points of n paths, one after another.
 
     Attributes:
-        row: Whose point it is.
-        x: Points as legal rows.
+        row: To which row each belongs.
+        x: The points as legal rows.
         z: Their codes.
-        gap: Whose path crosses a bridge.
-        late: For whom there was no time; their path is themselves.
+        gap: Which paths cross a bridge.
+        timed_out: For which rows there was no time; their path is the row itself.
     """
 
     row: Int[Tensor, "p"]
     x: Float[Tensor, "p D"]
     z: Float[Tensor, "p d"]
     gap: Bool[Tensor, "n"]
-    late: Bool[Tensor, "n"]
+    timed_out: Bool[Tensor, "n"]
 
 
 @dataclass(frozen=True)
 class Ends:
-    """Where ways end: codes, the share of what is carried there, and the rows they stand for."""
+    """Where paths end: codes, the weight of the residual there, and the rows they stand for."""
 
     z: Float[Tensor, "n d"]
-    share: Float[Tensor, "n"]
+    weight: Float[Tensor, "n"]
     x: Float[Tensor, "n D"]
 
 
+class Geodesic(Method):
+    """The cheapest path over a roadmap of codes to a point that the model accepts, relaxed towards a geodesic."""
+
+    name = "geodesic"
+    settings = ("representation_layer", "ambient_metric", "uncertainty_cost")
+
+    def metric(self, models: AnyModels, options: SearchOptions) -> Metric:
+        """What steps are measured by, before uncertainty counts."""
+        name = choose("ambient_metric", options.ambient_metric, AMBIENT_METRICS)
+        return METRICS[name](models.classifier.representation)
+
+    def cost_field(self, setup: SearchSetup, options: SearchOptions) -> CostField:
+        """What moving through the latent space costs."""
+        landmarks = setup.landmarks
+        if landmarks is None:
+            raise NotFittedError("geodesic needs landmarks, which Explainer.fit chooses, and there are none")
+        metric, context = self.metric(setup.models, options), given(setup.latent, landmarks.x)
+        return CostField.of(setup.latent, metric, landmarks.z, context, uncertainty_cost=options.uncertainty_cost)
+
+    def fit(self, setup: SearchSetup, options: SearchOptions) -> Roadmap:
+        """The roadmap. Where something always is fixed, only conditional roadmaps are used, and built when needed."""
+        cost_field, landmarks = self.cost_field(setup, options), setup.landmarks
+        assert landmarks is not None
+        if len(setup.encoder.schema.immutable) and given(setup.latent, setup.rows[:1]) is not None:
+            return Roadmap(cost_field, landmarks, None)
+        return Roadmap.build(cost_field, landmarks, given(setup.latent, landmarks.x[:1]), setup.seed)
+
+    def state_to_tensors(self, state: Roadmap) -> dict[str, Tensor]:
+        """The edges, if there are any; landmarks are part of the model."""
+        return {} if state.graph is None else state.graph.to_tensors()
+
+    def state_from_tensors(self, setup: SearchSetup, options: SearchOptions, tensors: Mapping[str, Tensor]) -> Roadmap:
+        """The roadmap with its edges."""
+        landmarks = setup.landmarks
+        graph = Graph.from_tensors(len(landmarks.z), tensors) if landmarks is not None and tensors else None
+        cost_field = self.cost_field(setup, options)
+        assert landmarks is not None
+        return Roadmap(cost_field, landmarks, graph)
+
+    def search(self, problem: Problem) -> Paths:
+        """Paths over the roadmap, refined and sparse, up to their first valid point."""
+        roadmap: Roadmap | None = problem.state
+        if roadmap is None:
+            raise NotFittedError("geodesic needs the roadmap that Explainer.fit builds, and there is none")
+        options, feasible, plausibility = problem.options, problem.feasible, problem.setup.plausibility
+        decoder = ResidualDecoder.of(
+            problem.setup.latent, feasible, generative=True, keep_residual=options.keep_residual
+        )
+        found = refined_routes(
+            roadmap,
+            decoder,
+            problem.target,
+            problem.setup.predict_proba,
+            problem.validator.is_valid,
+            plausibility,
+            refine=options.refine,
+            should_stop=options.should_stop,
+            progress=options.progress,
+        )
+        row, x, z = found.row, found.x, found.z
+        reason = torch.where(found.timed_out, StopReason.OUT_OF_TIME, StopReason.ALL_STEPS_TAKEN)
+        if options.keep_residual:
+            x = torch.where(is_first(row)[:, None], feasible.factual[row], x)
+        else:
+            row, x, z = prepend(feasible.factual, decoder.start, row, x, z)
+        paths = replace(problem.paths(row, x, reason, z).truncate(), gap=found.gap)
+        if plausibility is None:
+            return paths
+        paths = sparsify(problem.validator, feasible, paths) if options.sparsify else paths
+        if not options.refine:
+            return paths
+        return paths.points(plausible_points(paths.row, plausibility.distance(paths.x), plausibility.typical))
+
+
 def find_routes(
-    network: Roadmap,
-    journey: ResidualDecoder,
-    wanted: Target,
-    ask: Answers,
+    roadmap: Roadmap,
+    decoder: ResidualDecoder,
+    target: Target,
+    predict_proba: PredictProba,
     *,
-    over: Over = unlimited,
+    should_stop: Over = unlimited,
     progress: bool | None = False,
 ) -> Routes:
-    """The cheapest way of every person to a node that would give them the wanted outcome.
+    """The cheapest path of every row to a node that would reach the target for it.
 
-    People who keep the same columns share a world. What its nodes become is asked once for those who may become the
-    same rows; in a large world for each person, about the nodes next to them and about all if none of those is a goal.
-    People get on at one of the nodes next to them, or go straight to one of the goals next to them.
+    Rows with the same fixed columns share a conditional roadmap. What its nodes become is asked once for those that may
+    become the same rows; in a large roadmap for each row, about the nodes next to it and about all if none of those is
+    a goal. A path enters at one of the nodes next to the row, or goes straight to one of the goals next to it.
 
     Args:
-        network: The roads.
-        journey: Where people set out from.
-        wanted: The outcome.
-        ask: What the model says about rows.
-        over: When to give up.
+        roadmap: The roadmap.
+        decoder: Of the rows.
+        target: What is to be predicted.
+        predict_proba: The explained model.
+        should_stop: When to give up.
         progress: Show a bar.
     """
     found: list[tuple[Tensor, Tensor, Tensor]] = []
-    late = torch.ones(len(journey.scope), dtype=torch.bool, device=journey.start.device)
-    with track("routes", len(journey.scope), shown=progress) as advance:
-        for people, world in _worlds(network, journey, over):
-            for some, nodes, field, rows in _fields(network, world, journey, people, wanted, ask, over):
-                factual, goal = journey.scope.factual[some], (field.cost == 0).nonzero()[:, 0]
-                ends = goal[Neighbours(rows[goal], journey.scope.weights).nearest(factual, _GOALS)[1]]
-                found.append((some, *get_on(network.terrain, nodes, field, journey.start[some], ends)))
-                late[some] = False
+    feasible = decoder.feasible
+    timed_out = torch.ones(len(feasible), dtype=torch.bool, device=decoder.start.device)
+    with track("routes", len(feasible), shown=progress) as advance:
+        for rows, conditional in _conditional_roadmaps(roadmap, decoder, should_stop):
+            goals = _shortest_paths(roadmap, conditional, decoder, rows, target, predict_proba, should_stop)
+            for some, nodes, shortest, x in goals:
+                factual, goal = feasible.factual[some], (shortest.cost == 0).nonzero()[:, 0]
+                ends = goal[Neighbours(x[goal], feasible.weights).nearest(factual, _DIRECT_GOALS)[1]]
+                found.append((some, *connect(roadmap.cost_field, nodes, shortest, decoder.start[some], ends)))
+                timed_out[some] = False
                 advance(len(some))
     longest = max((points.shape[1] for _, points, _ in found), default=1)
-    whole = journey.start[:, None].repeat(1, longest, 1)
-    gaps = torch.zeros_like(late)
-    for people, points, gap in found:
+    whole = decoder.start[:, None].repeat(1, longest, 1)
+    gaps = torch.zeros_like(timed_out)
+    for rows, points, gap in found:
         last = points[:, -1:].expand(-1, longest - points.shape[1], -1)
-        whole[people], gaps[people] = torch.cat([points, last], 1), gap
-    return Routes(whole, gaps, late)
+        whole[rows], gaps[rows] = torch.cat([points, last], 1), gap
+    return Routes(whole, gaps, timed_out)
 
 
-def _worlds(network: Roadmap, journey: ResidualDecoder, over: Over) -> Iterator[tuple[Tensor, ConditionalRoadmap]]:
-    """People about whom the model is told the same, and their world, as long as there is time."""
-    everybody = torch.arange(len(journey.scope), device=journey.start.device)
-    if journey.told is None:
-        groups: list[tuple[Tensor, Tensor | None]] = [(everybody, None)]
+def _conditional_roadmaps(
+    roadmap: Roadmap, decoder: ResidualDecoder, should_stop: Over
+) -> Iterator[tuple[Tensor, ConditionalRoadmap]]:
+    """Rows with the same context, and their roadmap, as long as there is time."""
+    every = torch.arange(len(decoder.feasible), device=decoder.start.device)
+    if decoder.context is None:
+        groups: list[tuple[Tensor, Tensor | None]] = [(every, None)]
     else:
-        told, member = journey.told.unique(dim=0, return_inverse=True)
-        groups = [(everybody[member == number], told[number : number + 1]) for number in range(len(told))]
-    for people, same in groups:
-        if over():
+        contexts, member = decoder.context.unique(dim=0, return_inverse=True)
+        groups = [(every[member == number], contexts[number : number + 1]) for number in range(len(contexts))]
+    for rows, context in groups:
+        if should_stop():
             return
-        yield people, network.world(same)
+        yield rows, roadmap.conditional(context)
 
 
-def _fields(
-    network: Roadmap,
-    world: ConditionalRoadmap,
-    journey: ResidualDecoder,
-    people: Tensor,
-    wanted: Target,
-    ask: Answers,
-    over: Over,
+def _shortest_paths(
+    roadmap: Roadmap,
+    conditional: ConditionalRoadmap,
+    decoder: ResidualDecoder,
+    rows: Tensor,
+    target: Target,
+    predict_proba: PredictProba,
+    should_stop: Over,
 ) -> Iterator[tuple[Tensor, ConditionalRoadmap, Field, Tensor]]:
-    """For people of a world the network they travel on, the ways to their goals, and the rows its nodes stand for.
+    """For rows the roadmap that they use, the shortest paths to their goals, and the rows that its nodes stand for.
 
     It ends when time is up.
     """
-    if world.free and journey.scope.free:
-        yield people, world, network.ways(world, wanted), network.landmarks.x
+    if conditional.unconditional and decoder.feasible.unconstrained:
+        yield rows, conditional, roadmap.shortest_paths(conditional, target), roadmap.landmarks.x
         return
-    large = len(world.z) > NODES  # then the model is asked first about the nodes next to each person
-    alike = people.split(1) if large else [people[group] for group in journey.scope.at(people).alike()]
-    for some in alike:
-        if over():
+    large = len(conditional.z) > CONDITIONAL_NODES  # then the model is asked first about the nodes next to each row
+    groups = rows.split(1) if large else [rows[group] for group in decoder.feasible.at(rows).groups()]
+    for some in groups:
+        if should_stop():
             return
-        seen = _seen(world, journey, some, wanted, ask, near=large)
-        if not bool(seen.met.any()) and world.told is not None and not world.free:
-            # Nobody who is like them has what they want: look among all landmarks, and go to the goals there.
-            wide = _seen(network.everywhere(world.told), journey, some, wanted, ask, near=False)
-            further = network.part(world.told, wide.goal)
-            goal = wide.goal[further.places]
-            yield some, further, further.graph.field(goal), wide.rows[further.places]
+        nodes = _node_rows(conditional, decoder, some, target, predict_proba, near=large)
+        if not bool(nodes.reached.any()) and conditional.context is not None and not conditional.unconditional:
+            # No node that is like them reaches the target: look among all landmarks, and go to the goals there.
+            everywhere = roadmap.without_edges(conditional.context)
+            wide = _node_rows(everywhere, decoder, some, target, predict_proba, near=False)
+            further = roadmap.build_conditional(conditional.context, wide.goal)
+            yield some, further, further.graph.field(wide.goal[further.index]), wide.x[further.index]
         else:
-            yield some, world, world.graph.field(seen.goal), seen.rows
+            yield some, conditional, conditional.graph.field(nodes.goal), nodes.x
 
 
 @dataclass(frozen=True)
-class _Seen:
-    """What people see of a world: the rows that its nodes stand for, which of them are met, and the goals."""
+class _NodeRows:
+    """What the nodes of a roadmap are for some rows: the feasible rows they stand for, and which are goals."""
 
-    rows: Float[Tensor, "m D"]
-    met: Bool[Tensor, "m"]
+    x: Float[Tensor, "m D"]
+    reached: Bool[Tensor, "m"]
     goal: Bool[Tensor, "m"]
 
 
-def _seen(
-    world: ConditionalRoadmap, journey: ResidualDecoder, people: Tensor, wanted: Target, ask: Answers, *, near: bool
-) -> _Seen:
-    """Ask the model about the nodes of a world; if `near`, about those next to a person, and all if none is a goal."""
-    mean = world.decoded.mean
-    rows, everywhere = mean.clone(), torch.arange(len(mean), device=mean.device)
-    met, goal = torch.zeros_like(everywhere, dtype=torch.bool), torch.zeros_like(everywhere, dtype=torch.bool)
-    close = world.rows.nearest(journey.scope.factual[people[:1]], NODES)[1][0] if near else everywhere
-    for places in (close, everywhere):
-        rows[places] = journey.become(mean[places], people[:1].expand(len(places)), 0.0)
-        answers = ask(rows[places])
-        met[places], goal[places] = wanted.met(answers), goals(wanted, answers)
-        if bool(met.any()) or len(places) == len(everywhere):
+def _node_rows(
+    roadmap: ConditionalRoadmap,
+    decoder: ResidualDecoder,
+    rows: Tensor,
+    target: Target,
+    predict_proba: PredictProba,
+    *,
+    near: bool,
+) -> _NodeRows:
+    """Ask the model about the nodes; if `near`, about those next to a row, and about all if none of them is a goal."""
+    mean = roadmap.decoded.mean
+    x, everything = mean.clone(), torch.arange(len(mean), device=mean.device)
+    reached, goal = torch.zeros_like(everything, dtype=torch.bool), torch.zeros_like(everything, dtype=torch.bool)
+    close = everything
+    if near:
+        close = roadmap.row_neighbours.nearest(decoder.feasible.factual[rows[:1]], CONDITIONAL_NODES)[1][0]
+    for index in (close, everything):
+        x[index] = decoder.finish(mean[index], rows[:1].expand(len(index)), 0.0)
+        probabilities = predict_proba(x[index])
+        reached[index], goal[index] = target.is_reached(probabilities), is_goal(target, probabilities)
+        if bool(reached.any()) or len(index) == len(everything):
             break
-        goal[places] = False
-    return _Seen(rows, met, goal)
+        goal[index] = False
+    return _NodeRows(x, reached, goal)
 
 
-def travel(
-    network: Roadmap,
-    journey: ResidualDecoder,
-    wanted: Target,
-    ask: Answers,
-    met: Check,
-    data: Data | None,
+def refined_routes(
+    roadmap: Roadmap,
+    decoder: ResidualDecoder,
+    target: Target,
+    predict_proba: PredictProba,
+    is_valid: RowFunction,
+    plausibility: Plausibility | None,
     *,
     refine: bool = True,
-    over: Over = unlimited,
+    should_stop: Over = unlimited,
     progress: bool | None = False,
-) -> Travelled:
-    """Paths over the network, up to the first point with the wanted outcome.
+) -> RoutePoints:
+    """Paths over the roadmap, up to the first valid point.
 
-    What is carried of a person fades along the way, because goals are asked about as they are decoded.
+    The residual of a row decays along its path, because goals are asked about as they are decoded.
 
     Args:
-        network: The roads.
-        journey: Where people set out from.
-        wanted: The outcome.
-        ask: What the model says about rows.
-        met: Which rows have it and may be returned.
-        data: The training rows, to tell what is plausible; without them ends stay where they are.
-        refine: Let the ends slide towards the people, and relax the ways towards geodesics.
-        over: When to give up.
+        roadmap: The roadmap.
+        decoder: Of the rows.
+        target: What is to be predicted.
+        predict_proba: The explained model.
+        is_valid: Which rows are valid.
+        plausibility: How far from the training rows real rows are; without it ends stay where they are.
+        refine: Let the ends slide towards the factual rows, and relax the paths towards geodesics.
+        should_stop: When to give up.
         progress: Show a bar.
     """
-    routes = find_routes(network, journey, wanted, ask, over=over, progress=progress)
-    curves, count = resample(routes.points, _LOOKS), len(routes.late)
-    row = torch.arange(count, device=curves.device).repeat_interleave(_LOOKS + 1)
-    share = torch.linspace(1, 0, _LOOKS + 1, device=curves.device).repeat(count)
-    x = journey.rows(curves.flatten(0, 1), row, share[:, None])
-    there = met(x).view(count, -1)
-    there[:, 0] = False  # the person's own place is not looked at: they do not have the wanted outcome
-    first = torch.where(there.any(1), there.int().argmax(1), _LOOKS)
-    first = torch.where(routes.late, 0, first)
-    if refine and data is not None and not over():
-        better = (there.any(1) & ~routes.late).nonzero()[:, 0]
-        last = better * (_LOOKS + 1) + first[better]
-        ends = Ends(curves.flatten(0, 1)[last], share[last], x[last])
-        plausible = within_reach(data.neighbours, data.typical, ends.x)
-        ends = slide(network, journey.at(better), ends, met, plausible)
-        cut = torch.arange(_LOOKS + 1, device=curves.device).minimum(first[better, None])
-        ways = curves[better].gather(1, cut[..., None].expand(-1, -1, curves.shape[-1]))
-        ways = resample(torch.cat([ways, ends.z[:, None]], 1), _SEGMENTS)
-        told = None if journey.told is None else journey.told[better]
-        ways = resample(network.terrain.relaxed(ways, told, steps=_RELAXING), _LOOKS)
-        curves[better], first = ways, first.index_fill(0, better, _LOOKS)
-        some = torch.isin(row, better)
-        faded = share.view(count, -1)
-        faded[better] = torch.lerp(ends.share[:, None], torch.ones_like(ends.share[:, None]), faded[better])
-        share = faded.flatten()
-        x[some] = journey.rows(curves.flatten(0, 1)[some], row[some], share[some, None])
-        x[better * (_LOOKS + 1) + _LOOKS] = ends.x  # to the bit what the model was asked about
-    kept = torch.arange(_LOOKS + 1, device=curves.device) <= first[:, None]
-    kept = kept.flatten()
-    return Travelled(row[kept], x[kept], curves.flatten(0, 1)[kept], routes.gap, routes.late)
+    routes = find_routes(roadmap, decoder, target, predict_proba, should_stop=should_stop, progress=progress)
+    curves, count = resample(routes.points, _SEGMENTS), len(routes.timed_out)
+    points_each = _SEGMENTS + 1
+    row = torch.arange(count, device=curves.device).repeat_interleave(points_each)
+    weight = torch.linspace(1, 0, points_each, device=curves.device).repeat(count)
+    x = decoder.decode(curves.flatten(0, 1), row, weight[:, None])
+    valid = is_valid(x).view(count, -1)
+    valid[:, 0] = False  # the row itself is not looked at: it is not valid, or nobody would search
+    first = torch.where(valid.any(1), valid.int().argmax(1), _SEGMENTS)
+    first = torch.where(routes.timed_out, 0, first)
+    if refine and plausibility is not None and not should_stop():
+        better = (valid.any(1) & ~routes.timed_out).nonzero()[:, 0]
+        last = better * points_each + first[better]
+        ends = Ends(curves.flatten(0, 1)[last], weight[last], x[last])
+        is_plausible = plausibility.no_farther_than(ends.x, plausibility.typical)
+        ends = slide(roadmap.cost_field, decoder.at(better), ends, is_valid, is_plausible)
+        cut = torch.arange(points_each, device=curves.device).minimum(first[better, None])
+        truncated = curves[better].gather(1, cut[..., None].expand(-1, -1, curves.shape[-1]))
+        coarse = resample(torch.cat([truncated, ends.z[:, None]], 1), _COARSE_SEGMENTS)
+        context = None if decoder.context is None else decoder.context[better]
+        curves[better] = resample(roadmap.cost_field.relax(coarse, context, steps=_RELAX_STEPS), _SEGMENTS)
+        first = first.index_fill(0, better, _SEGMENTS)
+        changed = torch.isin(row, better)
+        weights = weight.view(count, -1)
+        weights[better] = torch.lerp(ends.weight[:, None], torch.ones_like(ends.weight[:, None]), weights[better])
+        weight = weights.flatten()
+        x[changed] = decoder.decode(curves.flatten(0, 1)[changed], row[changed], weight[changed, None])
+        x[better * points_each + _SEGMENTS] = ends.x  # to the bit what the model was asked about
+    kept = (torch.arange(points_each, device=curves.device) <= first[:, None]).flatten()
+    return RoutePoints(row[kept], x[kept], curves.flatten(0, 1)[kept], routes.gap, routes.timed_out)
 
 
 def slide(
-    network: Roadmap,
-    journey: ResidualDecoder,
+    cost_field: CostField,
+    decoder: ResidualDecoder,
     ends: Ends,
-    met: Check,
-    plausible: Plausible,
+    is_valid: RowFunction,
+    is_plausible: IsPlausible,
     seed: int = 0,
 ) -> Ends:
-    """Ends that cost people less, around the given ones, with the wanted outcome and no farther from the data.
+    """Ends that cost less, around the given ones, that are valid and no farther from the data.
 
-    A few rounds of trying places towards the person and around the end; the best is where the next round begins.
+    A few rounds of trying points towards the factual row and around the end; the next round begins at the best.
 
     Args:
-        network: The roads, for the uncertainty.
-        journey: Of the people.
-        ends: Rows with the wanted outcome.
-        met: Which rows have it.
-        plausible: Which rows are plausible enough.
+        cost_field: For the uncertainty.
+        decoder: Of the rows.
+        ends: Valid rows.
+        is_valid: Which rows are valid.
+        is_plausible: Which rows are plausible enough.
         seed: Of the directions to try.
     """
-    z, x, share = ends.z, ends.x, ends.share
-    scope, told, count = journey.scope, journey.told, len(ends.z)
-    draws = torch.randn(_ROUNDS, _AROUND, z.shape[1], generator=torch.Generator().manual_seed(seed)).to(z)
+    z, x, weight = ends.z, ends.x, ends.weight
+    feasible, context, count = decoder.feasible, decoder.context, len(ends.z)
+    draws = torch.randn(_SLIDE_ROUNDS, _SLIDE_DRAWS, z.shape[1], generator=torch.Generator().manual_seed(seed)).to(z)
     draws = draws / draws.norm(dim=-1, keepdim=True)
-    tries = len(_PULLS) + _AROUND
-    who = torch.arange(count, device=z.device).repeat_interleave(tries)
-    limit = network.terrain.decoded(z, told).spread.clamp_min(network.terrain.edge)
-    cost, radius = scope.cost(x), 0.25 * (z - journey.start).norm(dim=-1)
+    tries = len(_SLIDE_PULLS) + _SLIDE_DRAWS
+    row = torch.arange(count, device=z.device).repeat_interleave(tries)
+    limit = cost_field.decode(z, context).spread.clamp_min(cost_field.data_limit)
+    cost, radius = feasible.cost(x), _SLIDE_RADIUS * (z - decoder.start).norm(dim=-1)
     for around in draws:
-        pulled = [torch.lerp(z, journey.start, pull) for pull in _PULLS]
+        pulled = [torch.lerp(z, decoder.start, pull) for pull in _SLIDE_PULLS]
         tried = torch.stack([*pulled, *(z + radius[:, None] * step for step in around)], 1).flatten(0, 1)
-        decoded = network.terrain.decoded(tried, None if told is None else told[who])
-        rows, spread = journey.become(decoded.mean, who, share[who, None]), decoded.spread
-        costs = scope.cost(rows, who)
-        good = ((costs < cost[who]) & (spread <= limit[who])).nonzero()[:, 0]
-        good = good[met(rows[good])]
-        good = good[plausible(rows[good], who[good])]
+        decoded = cost_field.decode(tried, None if context is None else context[row])
+        candidates, spread = decoder.finish(decoded.mean, row, weight[row, None]), decoded.spread
+        costs = feasible.cost(candidates, row)
+        good = ((costs < cost[row]) & (spread <= limit[row])).nonzero()[:, 0]
+        good = good[is_valid(candidates[good])]
+        good = good[is_plausible(candidates[good], row[good])]
         costs = torch.full_like(costs, torch.inf).index_copy(0, good, costs[good]).view(count, tries)
         best = costs.argmin(1)
         better = costs.gather(1, best[:, None])[:, 0] < cost
-        place = torch.arange(count, device=z.device) * tries + best
-        z = torch.where(better[:, None], tried[place], z)
-        x = torch.where(better[:, None], rows[place], x)
-        cost = scope.cost(x)
+        index = torch.arange(count, device=z.device) * tries + best
+        z = torch.where(better[:, None], tried[index], z)
+        x = torch.where(better[:, None], candidates[index], x)
+        cost = feasible.cost(x)
         radius = torch.where(better, radius, radius / 2)
-    return Ends(z, share, x)
+    return Ends(z, weight, x)

@@ -18,9 +18,9 @@ from torch import Tensor
 from counterpath.data.encoding import Encoder
 from counterpath.geometry.neighbours import Neighbours
 
-YNN_NEIGHBOURS = 5
+YNN_NEIGHBOURS = 5  # as in CARLA
 EQUAL = 1e-6
-"""Rows that are closer than this are equal."""
+"""Rows that are closer than this are equal: encoding is exact to 6e-8 of a range, and distances add up columns."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,11 @@ class Case:
     Attributes:
         factual: The rows that were explained.
         counterfactual: The rows that were found.
-        probability: Maps rows to the probability of the wanted outcome, by the model under explanation.
+        probability: Maps rows to the probability of the target, by the explained model.
         encoder: Knows the features.
         neighbours: The training rows, with the encoder's weights.
-        confidence: What the probability must reach; the wanted outcome must be predicted, too.
-        decided: Maps rows to whether the wanted outcome is predicted; by default where its probability is at least 0.5.
+        confidence: What the probability must reach; the target must be predicted, too.
+        is_predicted: Maps rows to whether the target is predicted; by default where its probability is at least 0.5.
     """
 
     factual: Float[Tensor, "n D"]
@@ -43,11 +43,11 @@ class Case:
     encoder: Encoder
     neighbours: Neighbours
     confidence: float = 0.5
-    decided: Callable[[Tensor], Tensor] | None = None
+    is_predicted: Callable[[Tensor], Tensor] | None = None
 
-    def decides(self, x: Float[Tensor, "m D"]) -> Bool[Tensor, "m"]:
-        """For which rows the model predicts the wanted outcome."""
-        return self.probability(x) >= 0.5 if self.decided is None else self.decided(x)
+    def predicted(self, x: Float[Tensor, "m D"]) -> Bool[Tensor, "m"]:
+        """For which rows the model predicts the target."""
+        return self.probability(x) >= 0.5 if self.is_predicted is None else self.is_predicted(x)
 
     @cached_property
     def changed(self) -> Bool[Tensor, "n f"]:
@@ -73,7 +73,7 @@ def probability(case: Case) -> Float[Tensor, "n"]:
 def valid(case: Case) -> Float[Tensor, "n"]:
     """1 where c(x') ≥ the asked confidence and the wanted outcome is predicted; its mean is the flip ratio."""
     found = probability(case)
-    return ((found >= case.confidence) & case.decides(case.counterfactual)).to(found.dtype)
+    return ((found >= case.confidence) & case.predicted(case.counterfactual)).to(found.dtype)
 
 
 def l0(case: Case) -> Float[Tensor, "n"]:
@@ -112,7 +112,7 @@ def ld_sq(case: Case) -> Float[Tensor, "n"]:
 
 
 def copy(case: Case) -> Float[Tensor, "n"]:
-    """1 where the counterfactual is equal to a training row: somebody's own record; its mean is the share of copies."""
+    """1 where the counterfactual is equal to a training row, a record of somebody; its mean is the share of copies."""
     return (ld(case) < EQUAL).to(case.factual.dtype)
 
 
@@ -125,8 +125,8 @@ def violation(case: Case) -> Float[Tensor, "n"]:
 def ynn(case: Case) -> Float[Tensor, "n"]:
     """Share of the five nearest training rows for which the model decides as for the counterfactual (CARLA)."""
     rows = case.neighbours.nearest(case.counterfactual, YNN_NEIGHBOURS)[1]
-    decided = case.decides(case.neighbours.reference)
-    return (decided[rows] == case.decides(case.counterfactual)[:, None]).to(case.factual.dtype).mean(-1)
+    decided = case.predicted(case.neighbours.reference)
+    return (decided[rows] == case.predicted(case.counterfactual)[:, None]).to(case.factual.dtype).mean(-1)
 
 
 def redundancy(case: Case) -> Float[Tensor, "n"]:
@@ -135,7 +135,7 @@ def redundancy(case: Case) -> Float[Tensor, "n"]:
     for feature, columns in enumerate(case.encoder.layout):
         restored = case.counterfactual.clone()
         restored[:, columns] = case.factual[:, columns]
-        count += case.changed[:, feature] & case.decides(restored)
+        count += case.changed[:, feature] & case.predicted(restored)
     return count
 
 

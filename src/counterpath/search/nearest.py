@@ -1,13 +1,18 @@
-"""The baseline to beat: the nearest training row that the classifier accepts."""
+"""The baseline to beat: the nearest training row that the model accepts."""
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from counterpath.geometry.neighbours import Neighbours
+from counterpath.search.method import Method
+from counterpath.search.paths import Paths, is_first
+from counterpath.search.problem import Problem
+from counterpath.search.traverse import StopReason
 
-_AT_ONCE = {"cpu": 1 << 24, "cuda": 1 << 28}
-"""How many differences between factuals and candidates are there at once, by the type of the device."""
+_DIFFERENCES = {"cpu": 1 << 24, "cuda": 1 << 28}
+"""How many differences between factuals and candidates are in memory at once: 64 MB on a CPU, 1 GB on a GPU."""
+_STEPS = 10  # of the line to the training row: as many as people would look at
 
 
 def nearest_accepted(
@@ -17,12 +22,12 @@ def nearest_accepted(
     same: list[int] | None = None,
     weights: Float[Tensor, "D"] | None = None,
 ) -> tuple[Float[Tensor, "n D"], Bool[Tensor, "n"]]:
-    """The accepted training row closest to each factual: on the data by construction, and somebody's own record.
+    """The accepted training row closest to each factual: on the data by construction.
 
     Args:
         factual: Rows to explain.
         train: Training rows.
-        accepted: Which of them have the wanted decision.
+        accepted: Which of them reach the target.
         same: Columns in which the row must equal the factual.
         weights: Of the columns in the distance, as in `Neighbours`.
 
@@ -51,7 +56,7 @@ def nearest_within(
     upper: Float[Tensor, "n D"],
     weights: Float[Tensor, "D"] | None = None,
     *,
-    free: bool = False,
+    unconstrained: bool = False,
 ) -> tuple[Float[Tensor, "n D"], Bool[Tensor, "n"]]:
     """The candidate closest to each factual of those within its bounds; and for which factuals there is one.
 
@@ -61,9 +66,9 @@ def nearest_within(
         lower: The least that each column may be.
         upper: The most.
         weights: Of the columns in the distance, as in `Neighbours`.
-        free: All candidates are within all bounds.
+        unconstrained: All candidates are within all bounds.
     """
-    if free:
+    if unconstrained:
         rows = Neighbours(candidates, weights).nearest(factual)[1][:, 0]
         return candidates[rows], torch.ones_like(factual[:, 0] > 0)
     if len(candidates) == 0:
@@ -72,18 +77,18 @@ def nearest_within(
     least, most = candidates.amin(0), candidates.amax(0)
     closed = ((lower > least) | (upper < most)).any(0).nonzero()[:, 0].tolist()
     count, found = len(candidates), []
-    at_once = max(1, _AT_ONCE[factual.device.type] // candidates.numel())
+    at_once = max(1, _DIFFERENCES[factual.device.type] // candidates.numel())
     for rows in torch.arange(len(factual), device=factual.device).split(at_once):
         inside = torch.ones(len(rows), count, dtype=torch.bool, device=factual.device)
         for column in closed:
             values = candidates[:, column]
             inside &= (values >= lower[rows, column, None]) & (values <= upper[rows, column, None])
-        whose, which = inside.nonzero(as_tuple=True)
-        distance = (scaled[which] - here[rows[whose]]).square().sum(-1)
-        shortest = distance.new_full((len(rows),), torch.inf).scatter_reduce(0, whose, distance, "amin")
+        row, which = inside.nonzero(as_tuple=True)
+        distance = (scaled[which] - here[rows[row]]).square().sum(-1)
+        shortest = distance.new_full((len(rows),), torch.inf).scatter_reduce(0, row, distance, "amin")
         # Of several that are equally close the first.
-        which = torch.where(distance == shortest[whose], which, count)
-        found.append(torch.full_like(rows, count).scatter_reduce(0, whose, which, "amin"))
+        which = torch.where(distance == shortest[row], which, count)
+        found.append(torch.full_like(rows, count).scatter_reduce(0, row, which, "amin"))
     nearest = torch.cat(found)
     exists = nearest < count
     return torch.where(exists[:, None], candidates[nearest.clamp_max(count - 1)], factual), exists
@@ -93,3 +98,33 @@ def straight_path(start: Float[Tensor, "n D"], end: Float[Tensor, "n D"], steps:
     """Points on the straight line between rows, ends included."""
     times = torch.linspace(0, 1, steps + 1, dtype=start.dtype, device=start.device)[:, None, None]
     return start * (1 - times) + end * times
+
+
+class Nearest(Method):
+    """The straight line to the nearest feasible training row that the model accepts, its points made legal."""
+
+    name = "nearest"
+    returns_training_rows = True
+
+    def search(self, problem: Problem) -> Paths:
+        """The lines; a row without such a training row stays where it is."""
+        setup, feasible = problem.setup, problem.feasible
+        factual, candidates = feasible.factual, setup.rows[problem.target.is_reached(setup.probabilities)]
+        row = torch.arange(len(factual), device=factual.device)
+        if len(candidates) == 0:
+            return problem.paths(row, factual, torch.full_like(row, StopReason.NO_WAY_DOWN))
+        end, exists = nearest_within(
+            factual,
+            candidates,
+            feasible.lower,
+            feasible.upper,
+            feasible.weights,
+            unconstrained=feasible.unconstrained,
+        )
+        points = straight_path(factual, end, _STEPS).transpose(0, 1).flatten(0, 1)
+        row = row.repeat_interleave(_STEPS + 1)
+        x = feasible.legal(points, row).view(len(factual), _STEPS + 1, -1).clone()
+        x[:, 0], x[:, -1] = factual, end
+        reason = torch.where(exists, StopReason.CONFIDENCE_REACHED, StopReason.NO_WAY_DOWN)
+        paths = problem.paths(row, x.flatten(0, 1), reason)
+        return paths.points(exists[paths.row] | is_first(paths.row))

@@ -1,4 +1,4 @@
-"""What a search minimises."""
+"""What a search is after: the target, and the objective that it minimises on the way."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ class Target:
     """A class, or any class but one, with at least some confidence.
 
     Attributes:
-        target: The place of a class.
-        other: Any class but that one is wanted.
-        confidence: What the probability of the wanted outcome must reach. "Any other class" has the probability 1 − p.
+        index: Which class, by its index.
+        other: The target is any class but that one; its probability is 1 − p.
+        confidence: What the probability of the target must reach.
     """
 
-    target: int
+    index: int
     other: bool = False
     confidence: float = 0.5
 
@@ -31,19 +31,19 @@ class Target:
         if not isinstance(self.confidence, Real) or not 0 < self.confidence < 1:
             raise InputError(f"a confidence lies between 0 and 1; given {self.confidence!r}, try 0.5")
 
-    def probability(self, answers: Float[Tensor, "n K"]) -> Float[Tensor, "n"]:
-        """The probability of the wanted outcome."""
-        of_target = answers[:, self.target]
-        return 1 - of_target if self.other else of_target
+    def probability(self, probabilities: Float[Tensor, "n K"]) -> Float[Tensor, "n"]:
+        """The probability of the target, given those of all classes."""
+        of_class = probabilities[:, self.index]
+        return 1 - of_class if self.other else of_class
 
-    def decided(self, answers: Float[Tensor, "n K"]) -> Bool[Tensor, "n"]:
-        """Whether the wanted outcome is what the model predicts: the most probable class, the first of equals."""
-        is_target = answers.argmax(-1) == self.target
-        return ~is_target if self.other else is_target
+    def is_predicted(self, probabilities: Float[Tensor, "n K"]) -> Bool[Tensor, "n"]:
+        """Where the target is what the model predicts: the most probable class, the first of equals."""
+        is_class = probabilities.argmax(-1) == self.index
+        return ~is_class if self.other else is_class
 
-    def met(self, answers: Float[Tensor, "n K"]) -> Bool[Tensor, "n"]:
-        """Whether it is predicted, and with the asked confidence."""
-        return self.decided(answers) & (self.probability(answers) >= self.confidence)
+    def is_reached(self, probabilities: Float[Tensor, "n K"]) -> Bool[Tensor, "n"]:
+        """Where it is predicted, and with the asked confidence."""
+        return self.is_predicted(probabilities) & (self.probability(probabilities) >= self.confidence)
 
 
 Logits = Callable[[Tensor], Tensor]
@@ -51,7 +51,7 @@ Logits = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The objective at n rows: loss, probability of the wanted outcome, and the loss's gradient by the row."""
+    """The objective at n rows: loss, probability of the target, and the loss's gradient by the row."""
 
     loss: Float[Tensor, "n"]
     probability: Float[Tensor, "n"]
@@ -60,12 +60,12 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Objective:
-    """f(x) = −log p(x) + α‖x − x₀‖₂, with p the probability of the wanted outcome and x₀ the factual row.
+    """f(x) = −log p(x) + α‖x − x₀‖₂, with p the probability of the target and x₀ the factual row.
 
     Attributes:
         classifier: Maps rows to the log odds of class 1 `(n,)`, or to one logit a class `(n, K)`; differentiable.
-        target: The class that is wanted.
-        other: Any class but `target` is wanted.
+        target: The class that is aimed at, by its index.
+        other: Any class but `target` is aimed at.
         fidelity: α, how much staying close to the factual weighs.
 
     References:
@@ -84,7 +84,7 @@ class Objective:
             raise InputError(f"the weight of the fidelity term must be at least 0; given {self.fidelity!r}")
 
     def loss(self, x: Float[Tensor, "n D"], factual: Float[Tensor, "n D"]) -> tuple[Tensor, Tensor]:
-        """f(x), and the log odds of the wanted outcome."""
+        """f(x), and the log odds of the target."""
         toward = log_odds(self.classifier(x), self.target, other=self.other)
         loss = F.softplus(-toward)
         if self.fidelity:
@@ -92,7 +92,7 @@ class Objective:
         return loss, toward
 
     def evaluate(self, x: Float[Tensor, "n D"], factual: Float[Tensor, "n D"]) -> Evaluation:
-        """f(x), the probability of the wanted outcome and ∂f/∂x, in closed form where the classifier has one."""
+        """f(x), the probability of the target and ∂f/∂x, in closed form where the classifier has one."""
         logits, back = pull(self.classifier, x.detach())
         toward = log_odds(logits, self.target, other=self.other)
         loss, probability = F.softplus(-toward), torch.sigmoid(toward)
@@ -113,7 +113,7 @@ def log_odds(logits: Tensor, target: int, *, other: bool = False) -> Float[Tenso
     Args:
         logits: The log odds of class 1 `(n,)`, or one logit a class `(n, K)`.
         target: A class.
-        other: Turn the question round: the odds of not being in that class.
+        other: The odds of not being in that class.
     """
     classes = 2 if logits.ndim == 1 else logits.shape[-1]
     if target >= classes:

@@ -1,52 +1,50 @@
-"""From people to counterfactuals, on tensors: search until the model itself says yes, and keep the way there."""
+"""What a search is given: the models and training rows that all searches share, and the problem of some rows."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any, Generic, TypeVar
 
-import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from counterpath.models.classifier import Differentiable, probabilities
+from counterpath.data.encoding import Encoder
+from counterpath.models.classifier import Classifier, Differentiable
+from counterpath.models.flow import FlowModel
 from counterpath.models.latent import LatentModel
-from counterpath.search.face import FaceGraph
-from counterpath.search.fallback import led
+from counterpath.models.layers import fold
+from counterpath.models.vae import VAE
 from counterpath.search.feasible import FeasibleSet
-from counterpath.search.geodesic import travel
-from counterpath.search.method import Method
-from counterpath.search.nearest import nearest_within, straight_path
-from counterpath.search.objective import Objective, Target
-from counterpath.search.paths import Paths, behind, better, ended, firsts, flat, merged, progress, some, stations
-from counterpath.search.residual import Data, ResidualDecoder
-from counterpath.search.roadmap import Roadmap
-from counterpath.search.sparsify import needless, within_reach
-from counterpath.search.traverse import StopReason, StopRule, never_waits, traverse
-from counterpath.search.validity import AtLegalRow, Validator
+from counterpath.search.objective import Target
+from counterpath.search.paths import Paths
+from counterpath.search.plausibility import Plausibility
+from counterpath.search.roadmap import Landmarks
+from counterpath.search.validity import Validator
 from counterpath.utils.deadline import Over, unlimited
-from counterpath.utils.errors import NotFittedError
 
-AT_ONCE = 16384
-"""How many rows are searched for at once."""
-_LINE = 10
-_MARGIN, _SURE = 0.1, 0.99
+M = TypeVar("M")
+C = TypeVar("C", bound=Differentiable)
+V = TypeVar("V", bound=LatentModel)
 
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """How to search.
+    """How to search; see `Explainer`, whose parameters they are.
 
     Attributes:
         max_steps: The most steps of a search.
         step_size: η.
         damping: Added to the metric's diagonal.
-        fidelity: α, how much staying close to the factual weighs.
-        fallback: Lead rows that the search leaves without a counterfactual to the nearest landmark.
-        sparsify: Put back every change that a counterfactual does not need.
-        keep_residual: Start at the person, and carry what the generative model does not reproduce of them along.
-        refine: Let ways over the network slide and relax.
+        fidelity: α, the weight of staying close to the factual row.
+        fallback: Where a local search gets stuck, take the line to the nearest landmark.
+        sparsify: Put back every redundant change.
+        keep_residual: Start at the factual row, and add what the generative model does not reproduce of it.
+        refine: Move the ends of geodesics closer to the factual row, and relax their paths.
         allow_copies: Whether a counterfactual may be equal to a training row.
         tf32: Round the factors of products to TF32 on a GPU while searching.
-        over: When to give up.
+        ambient_metric: What `geodesic` measures steps by: "data" or "classifier".
+        uncertainty_cost: Whether it lets steps cost more where the generative model is uncertain.
+        should_stop: When to give up.
         progress: Show a bar.
     """
 
@@ -60,207 +58,115 @@ class SearchOptions:
     refine: bool = True
     allow_copies: bool = True
     tf32: bool = False
-    over: Over = unlimited
+    ambient_metric: str = "data"
+    uncertainty_cost: bool = True
+    should_stop: Over = unlimited
     progress: bool | None = False
 
 
 @dataclass(frozen=True)
-class Problem:
-    """What a search needs to know.
+class SearchModels(Generic[C, V]):
+    """The fitted models that are searched: frozen, with BatchNorm folded.
 
     Attributes:
-        classifier: What to follow downhill.
-        answers: The model under explanation; legal encoded rows to the probability of every class.
-        exact: Whether `classifier` is that model itself. A surrogate is followed until it is sure; then the model is
-            asked about the whole path at once, and the first point that it accepts is the end.
-        space: The generative model, for codes and uncertainty of any row.
-        network: Roads through the space; its landmarks are where rows that get stuck are led.
-        walk: How to search.
-        data: The training rows, to tell what is plausible; without them nothing is put back.
-        chains: Makes the roads from training row to training row.
+        classifier: What a search follows downhill: our classifier, a user's torch module, or a surrogate.
+        vae: Our VAE, or a user's generator.
+        flow: A normalizing flow.
     """
 
-    classifier: Differentiable
-    answers: Callable[[Tensor], Tensor]
+    classifier: C
+    vae: V | None = None
+    flow: FlowModel | None = None
+
+    def folded(self) -> "SearchModels[C, V]":
+        """The same with our own models as copies that are fastest to evaluate; a user's models stay as they are."""
+        return SearchModels(_folded(self.classifier), _folded(self.vae), _folded(self.flow))
+
+
+AnyModels = SearchModels[Any, Any]
+
+
+@dataclass(frozen=True)
+class SearchSetup:
+    """What all searches of an explainer share.
+
+    Attributes:
+        encoder: Tables to tensors and back.
+        models: The models that are searched.
+        predict_proba: The explained model: legal encoded rows to the probability of every class.
+        exact: Whether `models.classifier` is the explained model itself. A surrogate is followed until it is sure; then
+            the explained model is asked about the whole path at once, and the first valid point is the end.
+        rows: The training rows, encoded.
+        probabilities: What the explained model says about them.
+        landmarks: Training rows as they are decoded; None if there are none to fall back to.
+        plausibility: How far from the training rows real rows are; without it nothing is put back.
+        seed: Of all randomness.
+    """
+
+    encoder: Encoder
+    models: AnyModels
+    predict_proba: Callable[[Tensor], Tensor]
     exact: bool
-    space: LatentModel
-    network: Roadmap | None
-    walk: SearchOptions
-    data: Data | None = None
-    chains: Callable[[], FaceGraph] | None = None
+    rows: Float[Tensor, "n D"]
+    probabilities: Float[Tensor, "n K"]
+    landmarks: Landmarks | None = None
+    plausibility: Plausibility | None = None
+    seed: int = 0
+
+    @property
+    def latent(self) -> LatentModel:
+        """The generative model."""
+        latent = self.models.vae
+        assert isinstance(latent, LatentModel)
+        return latent
+
+    @property
+    def weights(self) -> Float[Tensor, "D"]:
+        """Of the columns in distances."""
+        return self.encoder.weights.to(self.rows)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Counterfactuals to search for.
+
+    Attributes:
+        setup: The models and the training rows.
+        feasible: The rows, and what each of them may become.
+        target: What the explained model is to predict.
+        options: How to search.
+        state: What the method's `fit` returned.
+    """
+
+    setup: SearchSetup
+    feasible: FeasibleSet
+    target: Target
+    options: SearchOptions = field(default_factory=SearchOptions)
+    state: Any = None
+
+    def __len__(self) -> int:
+        return len(self.feasible)
+
+    def at(self, rows: Tensor) -> "Problem":
+        """The problem of some of the rows, by indices or a mask."""
+        return replace(self, feasible=self.feasible.at(rows))
 
     @cached_property
-    def judge(self) -> Validator:
-        """Asks the model."""
-        return Validator(self.answers, self.space, self.data, self.walk.allow_copies)
+    def validator(self) -> Validator:
+        """Says which rows are valid."""
+        setup, copies = self.setup, self.options.allow_copies
+        return Validator(setup.predict_proba, setup.latent, self.target, setup.plausibility, copies)
 
-    def pursue(self, method: Method, scope: FeasibleSet, wanted: Target) -> Paths:
-        """The way from every person to a row within their scope for which the model itself gives the wanted outcome.
+    def paths(
+        self,
+        row: Int[Tensor, "p"],
+        x: Float[Tensor, "p D"],
+        reason: Int[Tensor, "n"],
+        z: Float[Tensor, "p d"] | None = None,
+    ) -> Paths:
+        """Paths with what the explained model says along them: what every method returns; see `Validator.paths`."""
+        return self.validator.paths(self.feasible, row, x, reason, z)
 
-        A global method takes the cheapest way over its network. Where a local search gets stuck, the straight line in
-        latent space to the nearest landmark that has the wanted outcome is taken instead. A row that does not get there
-        either ends at its best point.
-        """
-        search = self._walked_on
-        if method.globally:
-            search = self._travelled if method.model is self.space else self._chained
-        places = torch.arange(len(scope), device=scope.factual.device).split(AT_ONCE)
-        return merged([(rows, search(method, scope.at(rows), wanted)) for rows in places])
 
-    def stay(self, scope: FeasibleSet, wanted: Target) -> Paths:
-        """Paths of one point, for rows that have what they want."""
-        row = torch.arange(len(scope), device=scope.factual.device)
-        return self.judge.paths(row, scope.factual, scope, wanted, torch.full_like(row, StopReason.CONFIDENCE_REACHED))
-
-    def line(self, scope: FeasibleSet, train: Tensor, answers: Tensor, wanted: Target) -> Paths:
-        """The straight line to the nearest training row in scope that has the wanted outcome, its points made legal."""
-        factual, candidates = scope.factual, train[wanted.met(answers)]
-        row = torch.arange(len(factual), device=factual.device)
-        if len(candidates) == 0:
-            return self.judge.paths(row, factual, scope, wanted, torch.full_like(row, StopReason.NO_WAY_DOWN))
-        end, exists = nearest_within(factual, candidates, scope.lower, scope.upper, scope.weights, free=scope.free)
-        points = straight_path(factual, end, _LINE).transpose(0, 1).flatten(0, 1)
-        row = row.repeat_interleave(_LINE + 1)
-        x = scope.legal(points, row).view(len(factual), _LINE + 1, -1).clone()
-        x[:, 0], x[:, -1] = factual, end
-        reason = torch.where(exists, StopReason.CONFIDENCE_REACHED, StopReason.NO_WAY_DOWN)
-        paths = self.judge.paths(row, x.flatten(0, 1), scope, wanted, reason)
-        return paths.points(exists[paths.row] | firsts(paths.row))
-
-    def _chained(self, method: Method, scope: FeasibleSet, wanted: Target) -> Paths:
-        assert self.chains is not None
-        row, x, exists, late = self.chains().follow(scope, wanted, self.walk.over)
-        missing = torch.where(late, StopReason.OUT_OF_TIME, StopReason.NO_WAY_DOWN)
-        reason = torch.where(exists, StopReason.CONFIDENCE_REACHED, missing)
-        return ended(self.judge.paths(row, x, scope, wanted, reason))
-
-    def _travelled(self, method: Method, scope: FeasibleSet, wanted: Target) -> Paths:
-        if self.network is None:
-            raise NotFittedError("this method needs the network that Explainer.fit lays, and there is none")
-        walk = self.walk
-        journey = ResidualDecoder.of(self.space, scope, generative=True, carry=walk.keep_residual)
-        found = travel(
-            self.network,
-            journey,
-            wanted,
-            self.answers,
-            lambda x: self.judge.met(x, wanted),
-            self.data,
-            refine=walk.refine,
-            over=walk.over,
-            progress=walk.progress,
-        )
-        row, x, z = found.row, found.x, found.z
-        reason = torch.where(found.late, StopReason.OUT_OF_TIME, StopReason.ALL_STEPS_TAKEN)
-        if walk.keep_residual:
-            x = torch.where(firsts(row)[:, None], scope.factual[row], x)
-        else:
-            row, x, z = behind(scope.factual, journey.start, row, x, z)
-        paths = replace(ended(self.judge.paths(row, x, scope, wanted, reason, z)), gap=found.gap)
-        if self.data is None:
-            return paths
-        paths = self._tidied(scope, paths, wanted) if walk.sparsify else paths
-        if not walk.refine:
-            return paths
-        return paths.points(stations(paths.row, self.data.distance(paths.x), self.data.typical))
-
-    def _walked_on(self, method: Method, scope: FeasibleSet, wanted: Target) -> Paths:
-        pending = torch.arange(len(scope), device=scope.factual.device)
-        kept: list[tuple[Tensor, Paths]] = []
-        stuck: Paths | None = None
-        for stop, carry in self._attempts(method, scope, wanted):
-            paths = better(stuck, self._walked(method, scope.at(pending), wanted, stop, carry=carry))
-            done = paths.found | (paths.reason == StopReason.OUT_OF_TIME)
-            kept.append((pending[done], some(paths, done)))
-            pending, stuck = pending[~done], some(paths, ~done)
-            if len(pending) == 0:
-                break
-        if stuck is not None and len(pending):
-            home = self._led(scope.at(pending), wanted) if self.walk.fallback and method.model is self.space else None
-            kept.append((pending, stuck if home is None else better(stuck, home)))
-        paths = merged(kept)
-        return self._tidied(scope, paths, wanted) if self.walk.sparsify and self.data is not None else paths
-
-    def _tidied(self, scope: FeasibleSet, paths: Paths, wanted: Target) -> Paths:
-        """The paths, with features that need not change left as they are at every point."""
-        assert self.data is not None
-        found = paths.found.nonzero()[:, 0]
-        if len(found) == 0:
-            return paths
-        person, end = scope.factual[found], paths.x[paths.last[found]]
-        order = [float(scope.feature_costs[columns][0]) for columns in scope.encoder.layout]
-        features = needless(
-            person,
-            end,
-            scope.encoder.layout,
-            met=lambda x: self.judge.met(x, wanted),
-            probability=lambda x: wanted.probability(self.answers(x)),
-            plausible=within_reach(self.data.neighbours, self.data.reach, end),
-            feature_costs=order,
-        )
-        still = scope.features(end != person).logical_not()  # what comes back by itself need not go away, either
-        back = torch.zeros_like(scope.told)
-        back[found] = scope.columns(features | still)
-        return self.judge.holding(scope, paths, back, wanted)
-
-    def _led(self, scope: FeasibleSet, wanted: Target) -> Paths | None:
-        if self.network is None:
-            return None
-        walk = self.walk
-        return led(
-            self.judge, self.network.landmarks, scope, wanted, step_size=walk.step_size, carry=walk.keep_residual
-        )
-
-    def _attempts(self, method: Method, scope: FeasibleSet, wanted: Target) -> list[tuple[StopRule, bool]]:
-        """When to stop in one search after the other, and whether it carries the residual along all the way.
-
-        What is carried can hold a person back: so whoever is stuck with it walks once more without.
-        """
-        if self.exact:
-            recordable = never_waits(self.answers) and self.judge.all_may
-            stops = [AtLegalRow(scope.encoder, lambda x: self.judge.met(x, wanted), recordable)]
-        else:
-            sure = min(wanted.confidence + _MARGIN, _SURE)
-            stops = [self._sure(scope, wanted, sure), self._sure(scope, wanted, _SURE)]
-        carry = self.walk.keep_residual and method.model is self.space
-        return [*((stop, carry) for stop in stops), *([(stops[-1], False)] if carry else [])]
-
-    def _sure(self, scope: FeasibleSet, wanted: Target, confidence: float) -> AtLegalRow:
-        surely = replace(wanted, confidence=max(confidence, wanted.confidence))
-        return AtLegalRow(
-            scope.encoder, lambda x: surely.met(probabilities(self.classifier(x))), never_waits(self.classifier)
-        )
-
-    def _walked(self, method: Method, scope: FeasibleSet, wanted: Target, stop: StopRule, *, carry: bool) -> Paths:
-        factual, generative = scope.factual, method.model is self.space
-        journey = ResidualDecoder.of(method.model, scope, generative=generative, carry=carry)
-        found = traverse(
-            method.model,
-            method.metric,
-            Objective(self.classifier, wanted.target, wanted.other, self.walk.fidelity),
-            factual,
-            context=journey.told,
-            terms=journey.terms,
-            stop=stop,
-            steps=self.walk.max_steps,
-            step_size=self.walk.step_size,
-            damping=self.walk.damping,
-            tf32=self.walk.tf32,
-            over=self.walk.over,
-            progress=self.walk.progress,
-            name="searching",
-        )
-        row, x, z = flat(found)
-        x = scope.legal(x, row)
-        codes = z if generative else self.judge.codes(x)
-        if not self.walk.keep_residual:
-            row, x, codes = behind(factual, self.judge.codes(factual), row, x, codes)
-        elif carry and self.data is not None:
-            x = journey.faded(row, x, z, lambda rows: self.judge.met(rows, wanted), self.data)
-        elif generative and not carry:
-            x = ResidualDecoder.of(method.model, scope, generative=True, carry=True).rows(
-                z, row, 1 - progress(row)[:, None]
-            )
-        if self.walk.keep_residual:
-            x = torch.where(firsts(row)[:, None], factual[row], x)
-        return ended(self.judge.paths(row, x, scope, wanted, found.reason, codes))
+def _folded(model: M) -> M:
+    return fold(model) if isinstance(model, Classifier | VAE | FlowModel) else model

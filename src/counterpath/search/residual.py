@@ -1,145 +1,133 @@
-"""On the way from people: which row a code stands for, with what the model is told and what is carried along."""
+"""From codes to feasible rows: decoded under a row's context, with the residual of its own reconstruction.
+
+A generative model does not reproduce a row exactly. What is missing, the residual, is added to every row that is
+decoded on the way, so that a path starts at the factual row; its weight may decay along the path.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from counterpath.geometry.neighbours import Neighbours
 from counterpath.models.latent import LatentModel, given
 from counterpath.search.feasible import FeasibleSet
-from counterpath.search.measures import EQUAL
-from counterpath.search.paths import firsts, progress
+from counterpath.search.paths import is_first, path_fraction
+from counterpath.search.plausibility import Plausibility
 from counterpath.search.step_constraints import StepConstraints
 from counterpath.utils.blocks import map_blocks
 
-_SHARES = (1.0, 0.5, 0.0)
-
-
-@dataclass(frozen=True)
-class Data:
-    """The training rows, and how far from them real rows are.
-
-    Attributes:
-        neighbours: The rows.
-        reach: The distance to the nearest of them that 95 % of held-out rows do not exceed.
-        typical: The root mean square of that distance.
-        every: All training rows, where `neighbours` is a sample of them.
-    """
-
-    neighbours: Neighbours
-    reach: float
-    typical: float
-    every: Neighbours | None = None
-
-    def distance(self, x: Float[Tensor, "n D"]) -> Float[Tensor, "n"]:
-        """How far rows are from the nearest training row."""
-        return self.neighbours.nearest(x)[0][:, 0]
-
-    def copies(self, x: Float[Tensor, "n D"]) -> Bool[Tensor, "n"]:
-        """Which rows are equal to a training row."""
-        return (self.every or self.neighbours).nearest(x)[0][:, 0] < EQUAL
+_END_WEIGHTS = (1.0, 0.5, 0.0)  # weights of the residual that are tried at the end of a path: all, half and none of it
 
 
 @dataclass(frozen=True)
 class ResidualDecoder:
-    """Where n people set out from in a latent space, and what they take along.
+    """Decodes codes of n rows to what each of them may become.
 
     Attributes:
-        model: The space.
-        scope: What each person may become.
-        start: Their codes.
-        told: What the model is told about them; None for a model that cannot be told anything.
-        terms: What their walks have to respect.
+        model: The latent space.
+        feasible: What each row may become.
+        start: The codes of the rows.
+        context: What the model is conditioned on for each; None for a model that is not conditional.
+        step_constraints: What the steps of each have to respect.
     """
 
     model: LatentModel
-    scope: FeasibleSet
+    feasible: FeasibleSet
     start: Float[Tensor, "n d"]
-    told: Tensor | None
-    terms: StepConstraints
+    context: Tensor | None
+    step_constraints: StepConstraints
 
     @classmethod
-    def of(cls, model: LatentModel, scope: FeasibleSet, *, generative: bool, carry: bool) -> "ResidualDecoder":
-        """Set out.
+    def of(
+        cls, model: LatentModel, feasible: FeasibleSet, *, generative: bool, keep_residual: bool
+    ) -> "ResidualDecoder":
+        """Encode rows.
 
         Args:
-            model: The space.
-            scope: What each person may become.
-            generative: Whether it is a generative model; others reproduce people, and there is nothing to carry.
-            carry: Whether what it does not reproduce of people is carried along.
+            model: The latent space.
+            feasible: What each row may become.
+            generative: Whether it is a generative model; others reproduce rows, and leave no residual.
+            keep_residual: Whether to add what it does not reproduce.
         """
-        told = given(model, scope.factual, scope.told)
+        context = given(model, feasible.factual, feasible.fixed)
         with torch.no_grad():
-            start = map_blocks(model.encode, scope.factual)
-            decoded = map_blocks(model.decode, start, told)
-        terms = scope.terms(
+            start = map_blocks(model.encode, feasible.factual)
+            decoded = map_blocks(model.decode, start, context)
+        step_constraints = feasible.step_constraints(
             decoded,
-            carry=carry and generative,
+            keep_residual=keep_residual and generative,
             squashed=getattr(model, "output", "sigmoid") == "sigmoid",
             generative=generative,
-            deaf=told is None,
+            conditional=context is not None,
         )
-        return cls(model, scope, start, told, terms)
+        return cls(model, feasible, start, context, step_constraints)
 
-    def at(self, people: Int[Tensor, "m"]) -> "ResidualDecoder":
-        """The journeys of some of them."""
-        told = None if self.told is None else self.told[people]
-        return ResidualDecoder(self.model, self.scope.at(people), self.start[people], told, self.terms.at(people))
+    def at(self, rows: Int[Tensor, "m"]) -> "ResidualDecoder":
+        """The decoder of some of the rows."""
+        context = None if self.context is None else self.context[rows]
+        return ResidualDecoder(
+            self.model, self.feasible.at(rows), self.start[rows], context, self.step_constraints.at(rows)
+        )
 
-    def rows(
-        self, z: Float[Tensor, "p d"], whose: Int[Tensor, "p"], share: Tensor | float = 1.0
+    def decode(
+        self, z: Float[Tensor, "p d"], row: Int[Tensor, "p"], weight: Tensor | float = 1.0
     ) -> Float[Tensor, "p D"]:
-        """The rows that codes stand for, with a share of what is carried, within the scope of the people."""
-        told = None if self.told is None else self.told[whose]
+        """The feasible rows that codes stand for.
+
+        Args:
+            z: Codes.
+            row: To which row each belongs.
+            weight: Of the residual.
+        """
+        context = None if self.context is None else self.context[row]
         with torch.no_grad():
-            return self.become(map_blocks(self.model.decode, z, told), whose, share)
+            return self.finish(map_blocks(self.model.decode, z, context), row, weight)
 
-    def become(
-        self, decoded: Float[Tensor, "p D"], whose: Int[Tensor, "p"], share: Tensor | float = 1.0
+    def finish(
+        self, decoded: Float[Tensor, "p D"], row: Int[Tensor, "p"], weight: Tensor | float = 1.0
     ) -> Float[Tensor, "p D"]:
-        """The same for codes that have been decoded."""
-        terms = self.terms.at(whose)
-        return self.scope.legal(terms.clipped(terms.carried(decoded, share)), whose)
+        """The same for codes that have been decoded: add the residual, and take the nearest feasible rows."""
+        constraints = self.step_constraints.at(row)
+        return self.feasible.legal(constraints.clip(constraints.add_residual(decoded, weight)), row)
 
-    def faded(
+    def decay_residual(
         self,
         row: Int[Tensor, "p"],
         x: Float[Tensor, "p D"],
         z: Float[Tensor, "p d"],
-        met: Callable[[Tensor], Tensor],
-        data: Data,
+        is_valid: Callable[[Tensor], Tensor],
+        plausibility: Plausibility,
     ) -> Float[Tensor, "p D"]:
-        """The points of paths, along which what is carried fades as far as the end gains plausibility by it.
+        """The points of paths, along which the residual decays as far as the end becomes more plausible by it.
 
-        It does not fade where the end is as close to the training rows as real rows are, nor where the end would no
-        longer have the wanted outcome.
+        It does not decay where the end is as close to the training rows as real rows are, nor where the end would not
+        be valid any more.
 
         Args:
-            row: Whose points they are.
-            x: The points, with all that is carried.
+            row: To which row each point belongs.
+            x: The points, with the whole residual.
             z: Their codes.
-            met: For which rows the model gives the wanted outcome.
-            data: The training rows.
+            is_valid: Which rows are valid.
+            plausibility: How far from the training rows rows are.
         """
-        first = firsts(row)
+        first = is_first(row)
         last = torch.cat([first[1:], torch.ones_like(first[:1])])
-        people = row[last]
-        kept, nearest = torch.ones_like(x[last][:, 0]), data.distance(x[last])
-        far = (nearest > data.reach).nonzero()[:, 0]
+        rows = row[last]
+        kept, nearest = torch.ones_like(x[last][:, 0]), plausibility.distance(x[last])
+        far = (nearest > plausibility.limit).nonzero()[:, 0]
         if len(far) == 0:
             return x
-        nearest, there = nearest[far], met(x[last][far])
-        for share in _SHARES:
-            end = self.rows(z[last][far], people[far], share)
-            distance = data.distance(end)
-            gains = (distance < nearest) & (met(end) | ~there)
-            nearest, kept[far] = torch.where(gains, distance, nearest), torch.where(gains, share, kept[far])
-        fades = (kept < 1)[row] & ~first
-        if not bool(fades.any()):
+        nearest, was_valid = nearest[far], is_valid(x[last][far])
+        for weight in _END_WEIGHTS:
+            end = self.decode(z[last][far], rows[far], weight)
+            distance = plausibility.distance(end)
+            gains = (distance < nearest) & (is_valid(end) | ~was_valid)
+            nearest, kept[far] = torch.where(gains, distance, nearest), torch.where(gains, weight, kept[far])
+        decays = (kept < 1)[row] & ~first
+        if not bool(decays.any()):
             return x
-        whose = row[fades]
-        share_there = 1 - (1 - kept[whose]) * progress(row)[fades]
-        return x.index_put((fades,), self.rows(z[fades], whose, share_there[:, None]))
+        decaying = row[decays]
+        weights = 1 - (1 - kept[decaying]) * path_fraction(row)[decays]
+        return x.index_put((decays,), self.decode(z[decays], decaying, weights[:, None]))

@@ -1,4 +1,4 @@
-"""Roads through a latent space: a graph on codes of training rows, as people see it who keep some columns."""
+"""A roadmap of a latent space: a graph on codes of training rows, and its versions under a row's fixed columns."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -9,177 +9,44 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from counterpath.geometry.curve import relax
 from counterpath.geometry.graph import Field, Graph, build_graph
-from counterpath.geometry.linearize import Decoded, secant
-from counterpath.geometry.metric import Metric, damped, priced
+from counterpath.geometry.linearize import Decoded
 from counterpath.geometry.neighbours import Neighbours
 from counterpath.models.conditioning import heard
 from counterpath.models.latent import LatentModel, given
+from counterpath.search.cost_field import CostField
 from counterpath.search.objective import Target
 from counterpath.utils.blocks import map_blocks
 
-_CURVES = 128
-_ON_DATA = 0.99
-
-
-@dataclass(frozen=True)
-class CostField:
-    """A latent space with the metric of the graph and of geodesics.
-
-    Attributes:
-        model: The space.
-        metric: What moving costs.
-        edge: The uncertainty beyond which a place is off the data.
-    """
-
-    model: LatentModel
-    metric: Metric
-    edge: float
-
-    @classmethod
-    def of(
-        cls, model: LatentModel, metric: Metric, z: Tensor, told: Tensor | None, *, plain: bool = False
-    ) -> "CostField":
-        """The terrain around codes of training rows.
-
-        Args:
-            model: The space.
-            metric: Its geometry.
-            z: Codes of rows.
-            told: What the model is told about them.
-            plain: Price steps by their length alone, not by the uncertainty where they are made.
-        """
-        spread = _decoded(model, z, told).spread
-        level = float(spread.mean())
-        metric = metric if plain or level == 0 else priced(metric, level)
-        return cls(model, metric, float(spread.double().quantile(_ON_DATA)))
-
-    def decoded(self, z: Float[Tensor, "n d"], told: Tensor | None) -> Decoded:
-        """What codes stand for."""
-        return _decoded(self.model, z, told)
-
-    def price(
-        self,
-        start: Float[Tensor, "n d"],
-        end: Float[Tensor, "n d"],
-        told: Tensor | None,
-        pieces: int,
-        ends: tuple[Decoded, Decoded] | None = None,
-    ) -> tuple[Float[Tensor, "n"], Float[Tensor, "n"]]:
-        """The lengths of straight lines, as sums over pieces, and the highest uncertainty on the way.
-
-        Args:
-            start: Where they begin.
-            end: Where they end.
-            told: What the model is told on the way.
-            pieces: Into how many pieces a line is cut.
-            ends: What start and end stand for, if it is known.
-        """
-        before, last = (self.decoded(start, told), self.decoded(end, told)) if ends is None else ends
-        total = torch.zeros(len(start), dtype=torch.float64, device=start.device)
-        highest = torch.maximum(before.spread, last.spread)
-        for piece in range(1, pieces + 1):
-            after = last if piece == pieces else self.decoded(torch.lerp(start, end, piece / pieces), told)
-            squared = self.metric(secant(before, after, self.category))
-            total += squared[:, 0, 0].clamp_min(0).sqrt()
-            highest, before = torch.maximum(highest, after.spread), after
-        return total, highest
-
-    def relaxed(
-        self, curves: Float[Tensor, "n t d"], told: Tensor | None, *, steps: int, damping: float = 5e-3
-    ) -> Float[Tensor, "n t d"]:
-        """Curves between the same ends with less energy, on the way to geodesics.
-
-        Steps are scaled by the largest trace of the metric along the curve. The metric of one place is no scale for a
-        whole curve: a direction that is cheap there may be steep elsewhere, and no step would lower the energy.
-        Segments are measured by their ends alone, so a curve may be drawn over a hill between two of its points. So
-        curves are measured once more in finer pieces, and one that became longer stays as it was.
-
-        Args:
-            curves: To begin with.
-            told: What the model is told along each.
-            steps: The most iterations.
-            damping: Added to the scale.
-        """
-        if len(curves) == 0:
-            return curves
-
-        def shorter(points: Tensor, told: Tensor | None) -> Tensor:
-            count, size = points.shape[1], points.shape[-1]
-            context = None if told is None else told.repeat_interleave(count, 0)
-
-            def squares(trial: Tensor) -> Tensor:
-                z = trial.reshape(-1, size)
-                all_points = Decoded(self.model.decode(z, context), self.model.uncertainty(z, context))
-                place = torch.arange(len(z), device=z.device).view(-1, count)
-                segment = secant(all_points[place[:, :-1].flatten()], all_points[place[:, 1:].flatten()], self.category)
-                return self.metric(segment)[:, 0, 0].view(len(trial), -1)
-
-            along = self.metric(self.model.linearize(points.reshape(-1, size), context))
-            steepest = along.diagonal(dim1=-2, dim2=-1).sum(-1).view(-1, count).amax(1)
-            scale = torch.diag_embed(steepest[:, None].expand(-1, size))
-            return relax(points, squares, damped(scale, damping), steps=steps)
-
-        found = map_blocks(shorter, curves, told, block_size=_CURVES)
-        kept = self.length(found, told) < self.length(curves, told)
-        return torch.where(kept[:, None, None], found, curves)
-
-    def length(self, curves: Float[Tensor, "n t d"], told: Tensor | None) -> Float[Tensor, "n"]:
-        """What whole curves cost, each segment in two pieces."""
-        count, points = curves.shape[1], curves.flatten(0, 1)
-        whole = self.decoded(points, None if told is None else told.repeat_interleave(count, 0))
-        place = torch.arange(len(points), device=points.device).view(-1, count)
-        first, last = place[:, :-1].flatten(), place[:, 1:].flatten()
-        context = None if told is None else told.repeat_interleave(count - 1, 0)
-        ends = (whole[first], whole[last])
-        return self.price(points[first], points[last], context, 2, ends)[0].view(-1, count - 1).sum(1)
-
-    @property
-    def category(self) -> Tensor | None:
-        """Which columns are probabilities of categories."""
-        return getattr(self.model, "category", None)
-
-
-def _decoded(model: LatentModel, z: Tensor, told: Tensor | None) -> Decoded:
-    def spread(z: Tensor, told: Tensor | None) -> Tensor:
-        std = model.uncertainty(z, told)
-        return z[:, :0] if std is None else std
-
-    with torch.no_grad():
-        std = map_blocks(spread, z, told)
-        return Decoded(map_blocks(model.decode, z, told), std if std.shape[1] else None)
-
-
-MOST_NODES = 20_000
-"""How many nodes a network has at most."""
-SUREST = 200
-"""Of each class so many rows of which the model is surest are nodes in any case."""
+MAX_NODES = 20_000
+"""How many nodes a roadmap has at most: building its edges takes time and memory in proportion."""
+MOST_CONFIDENT = 200
+"""Of each class so many rows of which the model is most confident are nodes anyway: a high confidence needs goals."""
 PIECES = 3
-"""Into how many pieces an edge is cut to price it."""
-NODES = 2000
-"""How many nodes the network has for people who keep some columns: those whose own are most like theirs."""
-FURTHER = 500
-"""And how many further goals, if none of those is one."""
-KEPT = 256 * 2**20
-"""How many bytes of worlds are kept: of 2,000 nodes about 250, as many as Adult has ages, sexes and races together."""
-_NEAR = 8
-_PIECES_NEAR, _PIECES_FAR = 2, 4
+"""Into how many pieces an edge is cut to find its cost: enough to see a hill between its ends."""
+CONDITIONAL_NODES = 2000
+"""How many nodes a conditional roadmap has, those with the most similar fixed columns: 0.1 to 0.2 s to build."""
+FURTHER_GOALS = 500
+"""And how many further goals it gets, if none of those nodes is one."""
+CACHE_BYTES = 256 * 2**20
+"""How many bytes of conditional roadmaps are kept: about 250 of them, as many as Adult has ages, sexes and races."""
+_ENTRIES = 8  # nearest nodes at which a path may enter the roadmap: as many as each node has nearest neighbours
+_ENTRY_PIECES, _DIRECT_PIECES = 2, 4  # an entry is short, a direct line to a goal is long
 
 
 @dataclass(frozen=True)
 class Landmarks:
-    """Places that the model has been asked about: the training rows as the generative model decodes them.
+    """Training rows as the generative model decodes them, with what the explained model says about them.
 
     Attributes:
         x: Legal encoded rows.
         z: Their codes.
-        answers: What the model under explanation says about them.
+        probabilities: Of every class, by the explained model.
     """
 
     x: Float[Tensor, "m D"]
     z: Float[Tensor, "m d"]
-    answers: Float[Tensor, "m K"]
+    probabilities: Float[Tensor, "m K"]
 
     @classmethod
     def of(
@@ -187,8 +54,8 @@ class Landmarks:
         model: LatentModel,
         legal: Callable[[Tensor], Tensor],
         rows: Float[Tensor, "n D"],
-        answers: Float[Tensor, "n K"],
-        ask: Callable[[Tensor], Tensor],
+        probabilities: Float[Tensor, "n K"],
+        predict_proba: Callable[[Tensor], Tensor],
         seed: int,
     ) -> "Landmarks":
         """Landmarks at some of the training rows, in random order.
@@ -197,198 +64,215 @@ class Landmarks:
             model: The generative model.
             legal: The nearest legal rows.
             rows: Training rows.
-            answers: What the model under explanation says about them.
-            ask: What it says about any.
+            probabilities: What the explained model says about them.
+            predict_proba: What it says about any.
             seed: Of the choice.
         """
-        chosen = rows[representatives(rows, answers, seed)]
+        chosen = rows[representatives(rows, probabilities, seed)]
         with torch.no_grad():
             z = map_blocks(model.encode, chosen)
             x = legal(map_blocks(model.decode, z, given(model, chosen)))
-        return cls(x, z, ask(x))
+        return cls(x, z, predict_proba(x))
 
 
 @dataclass(frozen=True)
 class ConditionalRoadmap:
-    """The network as people see it who keep the same columns.
+    """The roadmap for rows with the same fixed columns.
 
     Attributes:
-        places: Which landmarks are its nodes.
+        index: Which landmarks are its nodes.
         z: Their codes.
         decoded: What they stand for with these columns.
         graph: The edges between them.
-        told: What the model is told, one row; None for a model that cannot be told anything.
-        free: Whether nothing is kept.
+        context: What the model is conditioned on, one row; None for a model that is not conditional.
+        unconditional: Whether nothing is fixed.
     """
 
-    places: Int[Tensor, "m"]
+    index: Int[Tensor, "m"]
     z: Float[Tensor, "m d"]
     decoded: Decoded
     graph: Graph
-    told: Float[Tensor, "1 c"] | None
-    free: bool
+    context: Float[Tensor, "1 c"] | None
+    unconditional: bool
 
     @cached_property
     def bytes(self) -> int:
         """How much memory it takes, with a tree of its nodes."""
         graph, decoded = self.graph, self.decoded
-        tensors = (self.places, self.z, decoded.mean, decoded.std, graph.ends, graph.weight, graph.bridge)
+        tensors = (self.index, self.z, decoded.mean, decoded.std, graph.ends, graph.weight, graph.bridge)
         return sum(tensor.nbytes for tensor in tensors if tensor is not None) + 16 * self.z.numel()
 
     @cached_property
-    def near(self) -> Neighbours:
+    def code_neighbours(self) -> Neighbours:
         """The nodes, to look for neighbours in."""
         return Neighbours(self.z)
 
     @cached_property
-    def rows(self) -> Neighbours:
+    def row_neighbours(self) -> Neighbours:
         """The rows that they stand for, likewise."""
         return Neighbours(self.decoded.mean)
 
 
 @dataclass(frozen=True)
 class Roadmap:
-    """Roads through a latent space.
+    """A graph on landmarks, and its conditional versions.
 
     Attributes:
-        terrain: The space, and what moving costs there.
+        cost_field: The space, and what moving costs there.
         landmarks: The nodes.
-        graph: The edges as priced for people who keep nothing; None where the model is always told something.
+        graph: The edges with their costs if nothing is fixed; None where something always is.
     """
 
-    terrain: CostField
+    cost_field: CostField
     landmarks: Landmarks
     graph: Graph | None
-    _worlds: "OrderedDict[bytes, ConditionalRoadmap]" = field(default_factory=OrderedDict, repr=False, compare=False)
-    _fields: dict[Target, Field] = field(default_factory=dict, repr=False, compare=False)
-
-    def world(self, told: Float[Tensor, "1 c"] | None) -> ConditionalRoadmap:
-        """The network for people about whom the model is told this.
-
-        Other people's network has other nodes, other prices and other gaps: all of it is that of the rows that they
-        could become. Worlds that were asked for last are kept.
-        """
-        kept = told is not None and bool(heard(told)[1].any())
-        key = told.cpu().numpy().tobytes() if told is not None and kept else b""
-        if key in self._worlds:
-            self._worlds.move_to_end(key)
-            return self._worlds[key]
-        self._worlds[key] = self.part(told) if told is not None and kept else self._whole(told)
-        while len(self._worlds) > 1 and sum(world.bytes for world in self._worlds.values()) > KEPT:
-            self._worlds.popitem(last=False)
-        return self._worlds[key]
-
-    def ways(self, world: ConditionalRoadmap, wanted: Target) -> Field:
-        """The ways to the landmarks with a wanted outcome, for people who keep nothing; made once for each outcome."""
-        if wanted not in self._fields:
-            self._fields[wanted] = world.graph.field(goals(wanted, self.landmarks.answers))
-        return self._fields[wanted]
+    _conditional: "OrderedDict[bytes, ConditionalRoadmap]" = field(
+        default_factory=OrderedDict, repr=False, compare=False
+    )
+    _shortest_paths: dict[Target, Field] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
-    def laid(cls, terrain: CostField, landmarks: Landmarks, told: Float[Tensor, "1 c"] | None, seed: int) -> "Roadmap":
-        """A network on landmarks for people who keep nothing.
+    def build(
+        cls, cost_field: CostField, landmarks: Landmarks, context: Float[Tensor, "1 c"] | None, seed: int
+    ) -> "Roadmap":
+        """A roadmap for rows of which nothing is fixed.
 
         Args:
-            terrain: The space.
+            cost_field: The space.
             landmarks: The nodes.
-            told: What the model is told where it is told nothing.
+            context: What the model is conditioned on where nothing is fixed.
             seed: Of the edges.
         """
-        decoded = terrain.decoded(landmarks.z, None if told is None else told.expand(len(landmarks.z), -1))
-        pricing = partial(price, terrain, landmarks.z, decoded, told, PIECES)
-        return cls(terrain, landmarks, build_graph(landmarks.z, pricing, seed=seed))
+        decoded = cost_field.decode(landmarks.z, None if context is None else context.expand(len(landmarks.z), -1))
+        costs = partial(edge_costs, cost_field, landmarks.z, decoded, context, PIECES)
+        return cls(cost_field, landmarks, build_graph(landmarks.z, costs, seed=seed))
 
-    def _whole(self, told: Tensor | None) -> ConditionalRoadmap:
-        assert self.graph is not None
-        z = self.landmarks.z
-        decoded = self.terrain.decoded(z, None if told is None else told.expand(len(z), -1))
-        return ConditionalRoadmap(torch.arange(len(z), device=z.device), z, decoded, self.graph, told, free=True)
+    def conditional(self, context: Float[Tensor, "1 c"] | None) -> ConditionalRoadmap:
+        """The roadmap under a context: its own nodes, costs and gaps, those of the rows that can be reached under it.
 
-    def part(self, told: Tensor, goal: Bool[Tensor, "m"] | None = None) -> ConditionalRoadmap:
-        """The network for people about whom the model is told this.
-
-        Its nodes are the landmarks whose own columns are most like what is told and, if they are needed, of some goals
-        those that are most like it.
+        Those that were asked for last are kept.
         """
-        values, mask = heard(told)
+        fixed = context is not None and bool(heard(context)[1].any())
+        key = context.cpu().numpy().tobytes() if context is not None and fixed else b""
+        if key in self._conditional:
+            self._conditional.move_to_end(key)
+            return self._conditional[key]
+        found = self.build_conditional(context) if context is not None and fixed else self._unconditional(context)
+        self._conditional[key] = found
+        while len(self._conditional) > 1 and sum(kept.bytes for kept in self._conditional.values()) > CACHE_BYTES:
+            self._conditional.popitem(last=False)
+        return found
+
+    def shortest_paths(self, roadmap: ConditionalRoadmap, target: Target) -> Field:
+        """The shortest paths to landmarks that reach the target, if nothing is fixed; found once for each target."""
+        if target not in self._shortest_paths:
+            self._shortest_paths[target] = roadmap.graph.field(is_goal(target, self.landmarks.probabilities))
+        return self._shortest_paths[target]
+
+    def _unconditional(self, context: Tensor | None) -> ConditionalRoadmap:
+        assert self.graph is not None
+        return self._on_all_nodes(context, self.graph, unconditional=True)
+
+    def build_conditional(self, context: Tensor, goal: Bool[Tensor, "m"] | None = None) -> ConditionalRoadmap:
+        """The roadmap under a context.
+
+        Its nodes are the landmarks whose own columns are most like the fixed ones and, if they are needed, of some
+        goals those that are most like them.
+        """
+        values, mask = heard(context)
         order = ((self.landmarks.x - values) * mask).square().sum(-1).argsort(stable=True)
-        places = order[:NODES]
+        index = order[:CONDITIONAL_NODES]
         if goal is not None:
-            places = torch.cat([places, order[goal[order]][:FURTHER]]).unique()
-        places = places.sort().values
-        z = self.landmarks.z[places]
-        decoded = self.terrain.decoded(z, told.expand(len(z), -1))
-        graph = build_graph(z, partial(price, self.terrain, z, decoded, told, 1))
-        return ConditionalRoadmap(places, z, decoded, graph, told, free=False)
+            index = torch.cat([index, order[goal[order]][:FURTHER_GOALS]]).unique()
+        index = index.sort().values
+        z = self.landmarks.z[index]
+        decoded = self.cost_field.decode(z, context.expand(len(z), -1))
+        graph = build_graph(z, partial(edge_costs, self.cost_field, z, decoded, context, 1))
+        return ConditionalRoadmap(index, z, decoded, graph, context, unconditional=False)
 
-    def everywhere(self, told: Tensor) -> ConditionalRoadmap:
-        """All nodes for people about whom the model is told this, without edges: where are there goals at all?"""
+    def without_edges(self, context: Tensor) -> ConditionalRoadmap:
+        """All nodes under a context, without edges: where are there goals at all?"""
+        nothing = self.landmarks.z.new_zeros(0)
+        graph = Graph(len(self.landmarks.z), nothing.long().view(0, 2), nothing, nothing.bool())
+        return self._on_all_nodes(context, graph, unconditional=False)
+
+    def _on_all_nodes(self, context: Tensor | None, graph: Graph, *, unconditional: bool) -> ConditionalRoadmap:
         z = self.landmarks.z
-        nothing = z.new_zeros(0)
-        graph = Graph(len(z), nothing.long().view(0, 2), nothing, nothing.bool())
-        decoded = self.terrain.decoded(z, told.expand(len(z), -1))
-        return ConditionalRoadmap(torch.arange(len(z), device=z.device), z, decoded, graph, told, free=False)
+        decoded = self.cost_field.decode(z, None if context is None else context.expand(len(z), -1))
+        return ConditionalRoadmap(torch.arange(len(z), device=z.device), z, decoded, graph, context, unconditional)
 
 
-def get_on(
-    terrain: CostField, world: ConditionalRoadmap, field: Field, start: Float[Tensor, "n d"], ends: Int[Tensor, "n g"]
+def connect(
+    cost_field: CostField,
+    roadmap: ConditionalRoadmap,
+    shortest: Field,
+    start: Float[Tensor, "n d"],
+    goals: Int[Tensor, "n g"],
 ) -> tuple[Float[Tensor, "n t d"], Bool[Tensor, "n"]]:
-    """The cheapest ways from codes over the network to goals, and which of them cross a gap.
+    """The cheapest paths from codes over the roadmap to goals, and which of them cross a gap.
 
-    A way gets on at one of the nearest nodes, or goes straight to a goal if that does not leave the data.
+    A path enters at one of the nearest nodes, or goes straight to a goal if that does not leave the data.
 
     Args:
-        terrain: What moving costs.
-        world: The network.
-        field: The ways from its nodes.
-        start: Where people are.
-        ends: For each some goals that are worth going to straight.
+        cost_field: What moving costs.
+        roadmap: The roadmap.
+        shortest: The shortest paths from its nodes.
+        start: Where the paths begin.
+        goals: For each some goals that are worth going to straight.
     """
-    told = None if world.told is None else world.told.expand(len(start), -1)
-    here = terrain.decoded(start, told)
-    near = world.near.nearest(start, _NEAR)[1]
-    costs, off = [], []
-    for entry, pieces in ((near, _PIECES_NEAR), (ends, _PIECES_FAR)):
-        who = torch.arange(len(start), device=start.device).repeat_interleave(entry.shape[1])
-        node, context = entry.flatten(), None if told is None else told[who]
-        ways = terrain.price(start[who], world.z[node], context, pieces, (here[who], world.decoded[node]))
-        costs.append(ways[0].view_as(entry) + field.cost[entry])
-        limit = here.spread.clamp_min(terrain.edge)[:, None]
-        off.append(ways[1].view_as(entry) > limit)
-    off[0] = torch.zeros_like(off[0])  # whoever is off the data gets on somewhere all the same
-    best = torch.where(torch.cat(off, 1), torch.inf, torch.cat(costs, 1)).argmin(1, keepdim=True)
-    chosen = torch.cat([near, ends], 1).gather(1, best)[:, 0]
-    return torch.cat([start[:, None], world.z[field.ways(chosen)]], 1), field.gap[chosen]
+    context = None if roadmap.context is None else roadmap.context.expand(len(start), -1)
+    here = cost_field.decode(start, context)
+    near = roadmap.code_neighbours.nearest(start, _ENTRIES)[1]
+    costs, off_data = [], []
+    for entry, pieces in ((near, _ENTRY_PIECES), (goals, _DIRECT_PIECES)):
+        row = torch.arange(len(start), device=start.device).repeat_interleave(entry.shape[1])
+        node, entry_context = entry.flatten(), None if context is None else context[row]
+        cost, highest = cost_field.segment_cost(
+            start[row], roadmap.z[node], entry_context, pieces, (here[row], roadmap.decoded[node])
+        )
+        costs.append(cost.view_as(entry) + shortest.cost[entry])
+        limit = here.spread.clamp_min(cost_field.data_limit)[:, None]
+        off_data.append(highest.view_as(entry) > limit)
+    off_data[0] = torch.zeros_like(off_data[0])  # a row that is off the data enters somewhere all the same
+    best = torch.where(torch.cat(off_data, 1), torch.inf, torch.cat(costs, 1)).argmin(1, keepdim=True)
+    chosen = torch.cat([near, goals], 1).gather(1, best)[:, 0]
+    return torch.cat([start[:, None], roadmap.z[shortest.ways(chosen)]], 1), shortest.gap[chosen]
 
 
-def price(
-    terrain: CostField, z: Tensor, decoded: Decoded, told: Tensor | None, pieces: int, ends: Int[Tensor, "e 2"]
+def edge_costs(
+    cost_field: CostField,
+    z: Tensor,
+    decoded: Decoded,
+    context: Tensor | None,
+    pieces: int,
+    ends: Int[Tensor, "e 2"],
 ) -> tuple[Float[Tensor, "e"], Bool[Tensor, "e"]]:
     """What edges between nodes cost, and which of them leave the data."""
     first, second = ends.T
-    context = None if told is None else told.expand(len(ends), -1)
-    cost, highest = terrain.price(z[first], z[second], context, pieces, (decoded[first], decoded[second]))
-    return cost, highest > terrain.edge
+    edge_context = None if context is None else context.expand(len(ends), -1)
+    known = (decoded[first], decoded[second])
+    cost, highest = cost_field.segment_cost(z[first], z[second], edge_context, pieces, known)
+    return cost, highest > cost_field.data_limit
 
 
-def representatives(rows: Float[Tensor, "n D"], answers: Float[Tensor, "n K"], seed: int) -> Int[Tensor, "m"]:
-    """Places of different rows, in random order: as many as a network takes, those that the model is surest of too."""
+def representatives(rows: Float[Tensor, "n D"], probabilities: Float[Tensor, "n K"], seed: int) -> Int[Tensor, "m"]:
+    """Indices of different rows, in random order: as many as a roadmap takes, and the most confident ones."""
     order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed)).to(rows.device)
     member = torch.unique(rows[order], dim=0, return_inverse=True)[1]
     first = torch.full_like(order, len(order)).scatter_reduce(0, member, torch.arange(len(order)).to(order), "amin")
     order = order[first[first < len(order)].sort().values]
-    if len(order) <= MOST_NODES:
+    if len(order) <= MAX_NODES:
         return order
-    surest = answers[order].argsort(dim=0, descending=True, stable=True)[:SUREST].flatten()
+    confident = probabilities[order].argsort(dim=0, descending=True, stable=True)[:MOST_CONFIDENT].flatten()
     kept = torch.zeros_like(order, dtype=torch.bool)
-    kept[:MOST_NODES], kept[surest] = True, True
+    kept[:MAX_NODES], kept[confident] = True, True
     return order[kept]
 
 
-def goals(wanted: Target, answers: Float[Tensor, "m K"]) -> Bool[Tensor, "m"]:
-    """The places with a wanted outcome; if there are none, the most probable ones."""
-    met = wanted.met(answers)
-    if bool(met.any()):
-        return met
-    probability = wanted.probability(answers)
+def is_goal(target: Target, probabilities: Float[Tensor, "m K"]) -> Bool[Tensor, "m"]:
+    """Which nodes reach the target; if none does, the ones where it is most probable."""
+    reached = target.is_reached(probabilities)
+    if bool(reached.any()):
+        return reached
+    probability = target.probability(probabilities)
     return probability == probability.max()

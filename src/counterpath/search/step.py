@@ -1,4 +1,4 @@
-"""One step: where am I, which way is down, and how far to go."""
+"""One step of a search: the slope at a point, and how far to go."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,12 +23,12 @@ class Slope:
     Attributes:
         x: The decoded rows.
         loss: f(z).
-        probability: Of the wanted outcome.
+        probability: Of the target.
         sigma: The decoder's uncertainty, averaged over the features; 0 for models that have none.
         gradient: ∇f, by z.
         direction: r = M⁻¹∇f, in the metric's precision; zero in rows where it is not valid.
         valid: Where the metric could be inverted and everything is finite.
-        terms: What these walks have to respect, if anything.
+        step_constraints: What these steps have to respect, if anything.
     """
 
     x: Float[Tensor, "n D"]
@@ -38,7 +38,7 @@ class Slope:
     gradient: Float[Tensor, "n d"]
     direction: Float[Tensor, "n d"]
     valid: Bool[Tensor, "n"]
-    terms: StepConstraints | None = None
+    step_constraints: StepConstraints | None = None
 
 
 def slope(
@@ -49,25 +49,25 @@ def slope(
     factual: Float[Tensor, "n D"],
     context: Float[Tensor, "n c"] | None,
     damping: float,
-    terms: StepConstraints | None = None,
+    constraints: StepConstraints | None = None,
 ) -> Slope:
     """Decode, evaluate and point downhill, with a single linearisation of the model."""
-    if metric is euclidean and (terms is None or terms.bounded is None):
-        return _plain_slope(model, objective, z, factual, context, terms)
+    if metric is euclidean and (constraints is None or constraints.bounded is None):
+        return _plain_slope(model, objective, z, factual, context, constraints)
     lin = model.linearize(z, context)
-    if terms is None:
-        x, seen, jac = lin.mean, lin.mean, lin.mean_jac
+    if constraints is None:
+        x, unclipped, jac = lin.mean, lin.mean, lin.mean_jac
     else:
-        seen = terms.carried(lin.mean)
-        x, jac = terms.clipped(seen), terms.slopes(lin.mean, seen, lin.mean_jac)
+        unclipped = constraints.add_residual(lin.mean)
+        x, jac = constraints.clip(unclipped), constraints.residual_jacobian(lin.mean, unclipped, lin.mean_jac)
     here = objective.evaluate(x, factual)
-    pull = here.gradient if terms is None else terms.pull(x, here.gradient)
+    pull = here.gradient if constraints is None else constraints.add_change_cost(x, here.gradient)
     gradient = (pull[..., None] * jac).sum(1)
     stiff = damped(metric(lin), damping)
     direction, valid = try_solve(stiff, gradient, floor=damping)
-    if terms is not None:
-        direction = terms.slide(direction, stiff, damping, gradient, seen, jac)
-    return _slope(x, here, lin.std, gradient.to(direction.dtype), direction, valid, terms)
+    if constraints is not None:
+        direction = constraints.project(direction, stiff, damping, gradient, unclipped, jac)
+    return _slope(x, here, lin.std, gradient.to(direction.dtype), direction, valid, constraints)
 
 
 def _plain_slope(
@@ -76,18 +76,18 @@ def _plain_slope(
     z: Tensor,
     factual: Tensor,
     context: Tensor | None,
-    terms: StepConstraints | None,
+    constraints: StepConstraints | None,
 ) -> Slope:
     """The same for M = I, which needs no Jacobian: one vector–Jacobian product is cheaper."""
     with torch.enable_grad():
         z = z.detach().requires_grad_()
         decoded = model.decode(z, context)
-        seen = decoded if terms is None else terms.carried(decoded)
-        x = seen.detach() if terms is None else terms.clipped(seen.detach())
+        unclipped = decoded if constraints is None else constraints.add_residual(decoded)
+        x = unclipped.detach() if constraints is None else constraints.clip(unclipped.detach())
         here = objective.evaluate(x, factual)
-        gradient = torch.autograd.grad(seen, z, here.gradient)[0]
+        gradient = torch.autograd.grad(unclipped, z, here.gradient)[0]
     std = model.uncertainty(z.detach(), context)
-    return _slope(x, here, std, gradient, gradient, gradient.isfinite().all(-1), terms)
+    return _slope(x, here, std, gradient, gradient, gradient.isfinite().all(-1), constraints)
 
 
 def _slope(
@@ -97,12 +97,12 @@ def _slope(
     gradient: Tensor,
     direction: Tensor,
     valid: Tensor,
-    terms: StepConstraints | None,
+    constraints: StepConstraints | None,
 ) -> Slope:
     sigma = torch.zeros_like(here.loss) if std is None else std.mean(-1)
     valid = valid & here.loss.isfinite() & sigma.isfinite()
     direction = torch.where(valid[:, None], direction, 0)
-    return Slope(x, here.loss, here.probability, sigma, gradient, direction, valid, terms)
+    return Slope(x, here.loss, here.probability, sigma, gradient, direction, valid, constraints)
 
 
 def euclidean_length(direction: Float[Tensor, "n d"], gradient: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
@@ -119,6 +119,7 @@ def riemannian_length(direction: Float[Tensor, "n d"], gradient: Float[Tensor, "
 
 
 STEP_RULES: dict[str, StepRule] = {"euclidean": euclidean_length, "riemannian": riemannian_length}
+"""The step rules by name, as `Descent(step_rule=…)` takes them."""
 
 
 def _divide(direction: Tensor, size: Tensor) -> Tensor:

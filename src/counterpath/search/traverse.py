@@ -1,4 +1,8 @@
-"""The only search loop: walk downhill from every factual until its stop rule says so."""
+"""The only search loop of the local methods: step downhill from every factual row until its stop rule says so.
+
+Rows are searched for in one block whose shape never changes (`Slots`): a slot whose row is done takes the next waiting
+row. `sweep` searches more rows than fit into memory, chunk after chunk.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -27,11 +31,11 @@ from counterpath.utils.replay import Replayed
 
 @dataclass(frozen=True)
 class Slots:
-    """Who walks in the block, and where they are; the tensors stay, their numbers change.
+    """The rows in the block, and where they are; the tensors stay, their numbers change.
 
     Attributes:
         z: Latent points.
-        row: Whose they are; the number of rows for a slot that is empty.
+        row: The row in each slot; the number of rows for a slot that is empty.
         taken: Steps taken so far.
         begun: How many rows have a slot, or had one.
         count: How many rows there are.
@@ -51,7 +55,7 @@ class Slots:
         return cls(z, row, torch.zeros_like(row), row.new_tensor(min(size, len(start))), len(start))
 
     def move(self, z: Float[Tensor, "b d"], done: Bool[Tensor, "b"], start: Float[Tensor, "n d"]) -> None:
-        """Go on, and give the slots that are done to those who wait, in their order."""
+        """Go on, and give the slots that are done to the rows that wait, in their order."""
         following = (self.begun + done.cumsum(0) - 1).clamp_max(self.count)
         row = torch.where(done, following, self.row)
         self.begun.add_(done.sum()).clamp_max_(self.count)
@@ -65,13 +69,13 @@ class Slots:
 
 
 StopRule = Callable[[Slope], Tensor]
-"""Says for which rows to stop, given what is known where they are."""
+"""Says for which rows to stop, given the slope where they are."""
 
 KEEP: dict[str, Callable[[int], int]] = {"all": lambda steps: steps + 1, "end": lambda steps: 1}
 """How much of a path is kept, and how many points that is: every one, or the last."""
 
 _BETWEEN_LOOKS = {"cpu": 1, "cuda": 16}
-"""Steps between looks at who is done: a look makes a GPU wait."""
+"""Steps between looks at which rows are done: a look makes a GPU wait, and 16 steps hide what it costs."""
 _OWN_MODULES = ("counterpath.geometry.metric", "counterpath.search.step", __name__)
 
 
@@ -109,7 +113,7 @@ class Trajectory:
     Attributes:
         z: Latent points.
         x: Decoded rows.
-        probability: Of the wanted outcome.
+        probability: Of the target.
         loss: The objective.
         sigma: The decoder's uncertainty, averaged over the features (0 for models that have none).
         length: Euclidean length in X of the path so far.
@@ -146,7 +150,7 @@ def never(here: Slope) -> Tensor:
 
 
 def at_confidence(confidence: float) -> StopRule:
-    """Stop at the first point whose probability of the wanted outcome is at least `confidence`."""
+    """Stop at the first point whose probability of the target is at least `confidence`."""
     if not 0 < confidence < 1:
         raise InputError(f"a confidence lies between 0 and 1; given {confidence!r}, try 0.5")
     return lambda here: here.probability >= confidence
@@ -159,7 +163,7 @@ def traverse(
     factual: Float[Tensor, "n D"],
     *,
     context: Float[Tensor, "n c"] | None = None,
-    terms: StepConstraints | None = None,
+    step_constraints: StepConstraints | None = None,
     stop: StopRule = never,
     steps: int = 150,
     step_size: float = 0.1,
@@ -168,23 +172,23 @@ def traverse(
     keep: str = "all",
     tf32: bool = False,
     block_size: int | None = None,
-    over: Over = unlimited,
+    should_stop: Over = unlimited,
     progress: bool | None = False,
     name: str = "search",
 ) -> Trajectory:
-    """Walk z ← z − η·step(M⁻¹∇f) from the code of every factual.
+    """Step z ← z − η·step(M⁻¹∇f) from the code of every factual row.
 
     All rows share one block of `block_size` slots whose shape never changes. A slot whose row has finished takes the
     next waiting row, and slots without a row repeat the first one, unrecorded. So the result of a row does not depend
     on the other rows: any order and any split gives the same bits on one device.
 
     Args:
-        model: The space to walk in.
+        model: The space to search in.
         metric: The geometry of that space.
         objective: What to minimise.
         factual: The rows to start from.
         context: What the model is conditioned on, one row a factual.
-        terms: What the walks have to respect.
+        step_constraints: What the steps have to respect.
         stop: When a row is done before all steps are taken.
         steps: The most steps.
         step_size: η.
@@ -193,7 +197,7 @@ def traverse(
         keep: "all" points of the paths, or only their "end": memory then does not grow with the steps.
         tf32: Round the factors of products to TF32 on a GPU, which is faster and less exact.
         block_size: Slots in the block; by default what suits the device.
-        over: When to give up what is not finished. A row that was not even begun has its factual for a path.
+        should_stop: When to give up what is not finished. A row that was not even begun has its factual for a path.
         progress: Show a bar; None shows it where standard error is a terminal.
         name: For the bar.
     """
@@ -208,10 +212,10 @@ def traverse(
         slots = Slots.filled(start, block_size)
 
         def look() -> tuple[Slope, Tensor]:
-            place = slots.row.clamp_max(len(factual) - 1)
-            told = None if context is None else context[place]
-            its_terms = None if terms is None else terms.at(place)
-            here = slope(model, metric, objective, slots.z, factual[place], told, damping, its_terms)
+            row = slots.row.clamp_max(len(factual) - 1)
+            row_context = None if context is None else context[row]
+            constraints = None if step_constraints is None else step_constraints.at(row)
+            here = slope(model, metric, objective, slots.z, factual[row], row_context, damping, constraints)
             return here, step_rule(here.direction, here.gradient).to(start.dtype)
 
         def go_on() -> None:
@@ -220,16 +224,16 @@ def traverse(
             record.write(slots, here, reason)
             slots.move(slots.z - step_size * step, reason >= 0, start)
 
-        free = terms is None or terms.bounded is None
+        unbounded = step_constraints is None or step_constraints.bounded is None
         solved = metric is euclidean or recordable(start.shape[-1])
-        record_look = free and solved and never_waits(model, metric, objective.classifier, step_rule)
+        record_look = unbounded and solved and never_waits(model, metric, objective.classifier, step_rule)
         looking = Replayed(look, device, record=record_look)
         # What is recorded reads tensors where they were, and a look that is not recorded puts them elsewhere.
         going_on = Replayed(go_on, device, record=record_look and never_waits(stop))
         seen = 0
         with track(name, len(factual), shown=progress) as advance:
             while seen < len(factual):
-                if over():
+                if should_stop():
                     record.give_up(slots, start, factual)
                     break
                 for _ in range(_BETWEEN_LOOKS[device.type]):
@@ -255,7 +259,7 @@ def never_waits(*pieces: object) -> bool:
 
 
 def _reason(here: Slope, step: Tensor, stop: StopRule, taken: Tensor, steps: int) -> Tensor:
-    """The stop reason of every slot, or −1 for those that walk on."""
+    """The stop reason of every slot, or −1 for those that go on."""
     reason = torch.where(taken >= steps, StopReason.ALL_STEPS_TAKEN, -1)
     reason = torch.where((step == 0).all(-1), StopReason.NO_WAY_DOWN, reason)
     reason = torch.where(stop(here), StopReason.CONFIDENCE_REACHED, reason)
@@ -294,8 +298,8 @@ class _Record:
         # A point that is not finite is not part of the path: the point before it stays the last one.
         first, last = slots.taken == 0, len(self.steps) - 1
         row = torch.where(here.valid | first, slots.row, last)
-        place = slots.taken.clamp_max(len(self.z) - 1)
-        before = (place if len(self.z) == 1 else (place - 1).clamp_min(0), row)
+        point = slots.taken.clamp_max(len(self.z) - 1)
+        before = (point if len(self.z) == 1 else (point - 1).clamp_min(0), row)
         moved = torch.where(first, 0, self.length[before] + (here.x - self.x[before]).norm(dim=-1))
         for buffer, value in (
             (self.z, slots.z),
@@ -305,16 +309,16 @@ class _Record:
             (self.sigma, here.sigma),
             (self.length, moved),
         ):
-            buffer[place, row] = value
+            buffer[point, row] = value
         self.steps[row] = slots.taken
         self.reason[slots.row] = reason
 
     def give_up(self, slots: Slots, start: Tensor, factual: Tensor) -> None:
-        """Say so for all who are not done; those who have not begun have their factual for a path."""
-        walking = slots.row < slots.count
-        row = slots.row[walking]
-        behind = torch.arange(int(slots.begun), slots.count, device=row.device)
-        waiting = torch.cat([row[slots.taken[walking] == 0], behind])
+        """Mark all rows that are not done; those that were not begun have their factual row for a path."""
+        busy = slots.row < slots.count
+        row = slots.row[busy]
+        queued = torch.arange(int(slots.begun), slots.count, device=row.device)
+        waiting = torch.cat([row[slots.taken[busy] == 0], queued])
         self.z[0, waiting], self.x[0, waiting] = start[waiting], factual[waiting]
         self.reason[torch.cat([row, waiting])] = StopReason.OUT_OF_TIME
 
@@ -356,7 +360,7 @@ def sweep(
     What is in memory is one chunk, whatever the number of rows.
 
     Args:
-        model: The space to walk in, on `device`; not one that is told columns.
+        model: The space to search in, on `device`; not a conditional one.
         metric: The geometry of that space.
         objective: What to minimise.
         chunks: Rows to start from, for instance `rows.split(CHUNK[device.type])`; only one is held at a time.

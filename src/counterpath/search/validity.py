@@ -1,4 +1,8 @@
-"""The model under explanation along paths: what it says about every point, and which points may be returned."""
+"""Validity: what the explained model says about rows and along paths, and what may be returned.
+
+A row is valid if the explained model itself predicts the target for it with the asked confidence, and it may be
+returned: without `allow_copies`, a row that is equal to a training row may not.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,104 +15,146 @@ from counterpath.data.encoding import Encoder
 from counterpath.models.latent import LatentModel, given
 from counterpath.search.feasible import FeasibleSet, legal
 from counterpath.search.objective import Target
-from counterpath.search.paths import Paths, ended
-from counterpath.search.residual import Data
+from counterpath.search.paths import Paths, is_first
+from counterpath.search.plausibility import Plausibility
 from counterpath.search.step import Slope
 from counterpath.utils.blocks import map_blocks
+from counterpath.utils.errors import MethodError
 
 
 @dataclass(frozen=True)
 class Validator:
-    """Asks the model, and measures paths by what it says.
+    """Asks the explained model about rows and paths.
 
     Attributes:
-        answers: The model under explanation; legal encoded rows to the probability of every class.
-        space: The generative model, for codes and uncertainty of any row.
-        data: The training rows.
-        copies: Whether rows that are equal to a training row may be returned.
+        predict_proba: The explained model: legal encoded rows to the probability of every class.
+        latent: The generative model, for codes and uncertainty of any row.
+        target: What is to be predicted.
+        plausibility: The training rows.
+        allow_copies: Whether rows that are equal to a training row are valid.
     """
 
-    answers: Callable[[Tensor], Tensor]
-    space: LatentModel
-    data: Data | None
-    copies: bool = True
+    predict_proba: Callable[[Tensor], Tensor]
+    latent: LatentModel
+    target: Target
+    plausibility: Plausibility | None
+    allow_copies: bool = True
 
     @property
-    def all_may(self) -> bool:
-        """Whether every row with the wanted outcome may be returned, and the training rows need not be looked at."""
-        return self.copies or self.data is None
+    def needs_model_only(self) -> bool:
+        """Whether validity depends on the model alone, and the training rows need not be looked at."""
+        return self.allow_copies or self.plausibility is None
 
-    def met(self, x: Float[Tensor, "n D"], wanted: Target) -> Bool[Tensor, "n"]:
-        """Which rows have the wanted outcome, and may be returned."""
-        return self._may(x, wanted.met(self.answers(x)))
+    def probability(self, x: Float[Tensor, "n D"]) -> Float[Tensor, "n"]:
+        """The probability of the target."""
+        return self.target.probability(self.predict_proba(x))
 
-    def codes(self, x: Float[Tensor, "n D"]) -> Float[Tensor, "n d"]:
+    def is_valid(self, x: Float[Tensor, "n D"]) -> Bool[Tensor, "n"]:
+        """Which rows are valid."""
+        return self._may_return(x, self.target.is_reached(self.predict_proba(x)))
+
+    def encode(self, x: Float[Tensor, "n D"]) -> Float[Tensor, "n d"]:
         """The codes of rows."""
         with torch.no_grad():
-            return map_blocks(self.space.encode, x)
+            return map_blocks(self.latent.encode, x)
 
     def paths(
         self,
+        feasible: FeasibleSet,
         row: Int[Tensor, "p"],
         x: Float[Tensor, "p D"],
-        scope: FeasibleSet,
-        wanted: Target,
         reason: Int[Tensor, "n"],
         z: Float[Tensor, "p d"] | None = None,
     ) -> Paths:
         """Paths with what the model says along them.
 
         Args:
-            row: Whose points they are.
+            feasible: What each row may become.
+            row: To which row each point belongs.
             x: The points.
-            scope: What each person may become.
-            wanted: The outcome.
-            reason: Why the search of each person stopped.
+            reason: Why the search for each row stopped.
             z: The codes of the points; by default they are encoded.
         """
-        codes = self.codes(x) if z is None else z
+        codes = self.encode(x) if z is None else z
         with torch.no_grad():
-            told = given(self.space, x, scope.told[row])
-            sigma = map_blocks(lambda *where: _spread(self.space, *where), codes, told)
-        answers = self.answers(x)
-        met, nothing = self._may(x, wanted.met(answers)), torch.zeros_like(reason, dtype=torch.bool)
-        return Paths(row, x, codes, sigma, wanted.probability(answers).to(x.dtype), met, reason, nothing, nothing)
+            context = given(self.latent, x, feasible.fixed[row])
+            sigma = map_blocks(lambda *where: _mean_std(self.latent, *where), codes, context)
+        probabilities = self.predict_proba(x)
+        valid, no = (
+            self._may_return(x, self.target.is_reached(probabilities)),
+            torch.zeros_like(reason, dtype=torch.bool),
+        )
+        return Paths(row, x, codes, sigma, self.target.probability(probabilities).to(x.dtype), valid, reason, no, no)
 
-    def holding(self, scope: FeasibleSet, paths: Paths, columns: Bool[Tensor, "n D"], wanted: Target) -> Paths:
-        """The paths with some columns of each person as they were."""
-        x = torch.where(columns[paths.row], scope.factual[paths.row], paths.x)
+    def with_columns_fixed(self, feasible: FeasibleSet, paths: Paths, columns: Bool[Tensor, "n D"]) -> Paths:
+        """The paths with some columns of each row as they were."""
+        x = torch.where(columns[paths.row], feasible.factual[paths.row], paths.x)
         same = (x == paths.x).all(-1, keepdim=True)
-        codes = torch.where(same, paths.z, self.codes(x))
-        held = ended(self.paths(paths.row, x, scope, wanted, paths.reason, codes))
-        return replace(held, led=paths.led, gap=paths.gap)
+        codes = torch.where(same, paths.z, self.encode(x))
+        fixed = self.paths(feasible, paths.row, x, paths.reason, codes).truncate()
+        return replace(fixed, fallback=paths.fallback, gap=paths.gap)
 
-    def _may(self, x: Tensor, met: Tensor) -> Tensor:
-        if self.all_may:
-            return met
-        assert self.data is not None
-        return met & ~self.data.copies(x)
-
-
-def _spread(space: LatentModel, z: Tensor, told: Tensor | None) -> Tensor:
-    std = space.uncertainty(z, told)
-    return torch.zeros_like(z[:, 0]) if std is None else std.mean(-1)
+    def _may_return(self, x: Tensor, reached: Tensor) -> Tensor:
+        if self.needs_model_only:
+            return reached
+        assert self.plausibility is not None
+        return reached & ~self.plausibility.is_copy(x)
 
 
 @dataclass(frozen=True)
 class AtLegalRow:
-    """Stop rule: the nearest legal row within the person's bounds has the wanted outcome.
+    """Stop rule: the nearest legal row within the bounds is valid.
 
     Attributes:
         encoder: Knows what a legal row is.
-        met: Which legal rows have the wanted outcome.
-        never_waits: Whether `met` never waits for the device, so that the search may record it.
+        is_valid: Which legal rows are valid.
+        never_waits: Whether `is_valid` never waits for the device, so that the search may be captured in a CUDA graph.
     """
 
     encoder: Encoder
-    met: Callable[[Tensor], Tensor]
+    is_valid: Callable[[Tensor], Tensor]
     never_waits: bool = False
 
     def __call__(self, here: Slope) -> Bool[Tensor, "n"]:
         """Which rows are done."""
-        assert here.terms is not None
-        return self.met(legal(self.encoder, here.x, here.terms.lower, here.terms.upper))
+        constraints = here.step_constraints
+        assert constraints is not None
+        return self.is_valid(legal(self.encoder, here.x, constraints.lower, constraints.upper))
+
+
+def check_paths(method: str, validator: Validator, feasible: FeasibleSet, paths: Paths) -> None:
+    """Check what a method returned: one path a row that begins at it, stays feasible and ends where it says.
+
+    Raises:
+        MethodError: A path is not what it should be; the message names the method, the row and what is wrong.
+    """
+    count, first = len(feasible), is_first(paths.row)
+    if len(paths.reason) != count or not torch.equal(paths.row[first], torch.arange(count, device=paths.row.device)):
+        raise MethodError(
+            f"method {method!r} returned paths of {len(paths.reason)} rows; expected one for each of {count}"
+        )
+    lower, upper = feasible.lower[paths.row], feasible.upper[paths.row]
+    changed = paths.x != feasible.factual[paths.row]
+    problems = {
+        "starts elsewhere than at the row": first & changed.any(-1),
+        "has numbers that are not finite": ~paths.x.isfinite().all(-1),
+        "leaves the feasible set: a fixed feature, a bound or a direction": ((paths.x < lower) | (paths.x > upper)).any(
+            -1
+        ),
+        "has a value that is neither legal nor the row's own": (
+            changed & (feasible.legal(paths.x, paths.row) != paths.x)
+        ).any(-1),
+    }
+    ends = paths.last[paths.found]
+    invalid = torch.zeros_like(first)
+    invalid[ends] = ~validator.is_valid(paths.x[ends])
+    problems["ends at a row that is not valid, and calls it found"] = invalid
+    for problem, where in problems.items():
+        if bool(where.any()):
+            row = int(paths.row[where][0])
+            raise MethodError(f"method {method!r} returned a path that {problem} (row {row} of {count})")
+
+
+def _mean_std(latent: LatentModel, z: Tensor, context: Tensor | None) -> Tensor:
+    std = latent.uncertainty(z, context)
+    return torch.zeros_like(z[:, 0]) if std is None else std.mean(-1)

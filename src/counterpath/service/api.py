@@ -17,6 +17,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from counterpath import __version__
 from counterpath.explainer.explainer import Explainer
+from counterpath.search.methods import resolve_method
 from counterpath.service import schemas
 from counterpath.service.dispatcher import Desk
 from counterpath.service.guard import HEALTH, Guard
@@ -316,7 +317,7 @@ def card(name: str, explainer: Explainer) -> schemas.ModelCard:
         name=name,
         target=explainer.target_,
         classes=[plain(label) for label in explainer.classes_],
-        method=explainer.method,
+        method=resolve_method(explainer.method).name,
         methods=methods(explainer),
         features=[schemas.FeatureCard(**feature) for feature in features],
         verdict=diagnostics.verdict,

@@ -17,7 +17,7 @@ from counterpath.data.tables import alike, restore, to_pandas
 from counterpath.explainer.explainer import Explainer
 from counterpath.explanation import Explanation, plan_index
 from counterpath.explanation.tables import PATH_BACK, PATH_FRONT, beside
-from counterpath.fitting.prepare import prepared
+from counterpath.fitting.prepare import prepare_rows
 from counterpath.service.queue import STOPPING, BusyError, Call, LateError, Line, Question
 from counterpath.service.schemas import Answer, Asked
 from counterpath.service.settings import Settings
@@ -34,7 +34,7 @@ def checked(explainer: Explainer, rows: pd.DataFrame, asked: Asked) -> pd.DataFr
         InputError: The rows, or what is asked about them, cannot be used: said before they wait with others.
     """
     encoder = explainer.encoder_
-    filled, _ = prepared(rows, explainer.schema_, explainer.target_, explainer.imputer_)
+    filled, _ = prepare_rows(rows, explainer.schema_, explainer.target_, explainer.imputer_)
     constraints = Constraints.of(
         explainer.schema_,
         lock=asked.lock,
@@ -50,7 +50,7 @@ def checked(explainer: Explainer, rows: pd.DataFrame, asked: Asked) -> pd.DataFr
 
 def checked_rows(explainer: Explainer, rows: pd.DataFrame) -> pd.DataFrame:
     """The same for rows about which nothing is asked but what the model predicts: it must know all their categories."""
-    filled, _ = prepared(rows, explainer.schema_, explainer.target_, explainer.imputer_)
+    filled, _ = prepare_rows(rows, explainer.schema_, explainer.target_, explainer.imputer_)
     explainer.encoder_.encode(filled)
     return explainer.encoder_.arranged(to_pandas(rows))
 

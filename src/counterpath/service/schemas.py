@@ -20,12 +20,12 @@ from typing_extensions import TypedDict
 from counterpath.data import constraints
 from counterpath.data.schema import KINDS, TRANSFORMS, Feature, Number, Schema
 from counterpath.explainer.explainer import Explainer
-from counterpath.explainer.solve import COPYING, NEAREST, OTHER
+from counterpath.explainer.request import OTHER
 from counterpath.explanation import Explanation, StatusCode
 from counterpath.explanation.milestones import ALL, END, KEEPS, MILESTONES, list_milestones
 from counterpath.explanation.tables import CHANGES, PATH_BACK, PATH_FRONT, beside
 from counterpath.explanation.wording import amounts, changed_places
-from counterpath.search.method import METHODS
+from counterpath.search.methods import method_names
 from counterpath.service.settings import Settings
 
 Value = str | bool | int | float | None
@@ -430,9 +430,7 @@ def forms(name: str, explainer: Explainer, settings: Settings) -> Forms:
 
 def methods(explainer: Explainer) -> list[str]:
     """The methods that this model can be asked for."""
-    lacking = {"flow"} if explainer.models_.flow is None else set()
-    copying = set() if explainer.copies else set(COPYING)
-    return [name for name in (*METHODS, NEAREST) if name not in lacking | copying]
+    return [name for name in method_names() if explainer.can_search(name)]
 
 
 def example_row(explainer: Explainer) -> dict[str, Any]:

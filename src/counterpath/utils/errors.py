@@ -49,6 +49,10 @@ class GeometryError(CounterpathError, ArithmeticError):
     """A metric is not positive definite, or a curve cannot be found."""
 
 
+class MethodError(CounterpathError, RuntimeError):
+    """A search method returned what is no answer: an illegal, invalid or foreign row."""
+
+
 class StoreError(CounterpathError, ValueError):
     """A model directory is missing, foreign, damaged, or of a newer version."""
 

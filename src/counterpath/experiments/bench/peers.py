@@ -33,8 +33,9 @@ from counterpath.experiments.study import SETTINGS, Study
 from counterpath.models.classifier import Classifier, probabilities
 from counterpath.models.vae import VAE
 from counterpath.search.measures import MEASURES
-from counterpath.search.method import METHODS, SearchModels
+from counterpath.search.methods import geometry_of
 from counterpath.search.objective import Objective
+from counterpath.search.problem import SearchModels
 from counterpath.search.traverse import at_confidence, traverse
 from counterpath.utils.errors import InputError, choose, require
 from counterpath.utils.progress import Advance, track
@@ -312,11 +313,11 @@ DISTANCES = ("l1", "ld", "ld_sq")
 
 def prepare_ours(study: Study, name: str, *, damping: float = SETTINGS["adult"].damping) -> Finder:
     """One of our methods: all rows at once, each until it reaches the confidence, or 150 steps."""
-    method = METHODS[name](SearchModels(study.classifier, study.vae))
+    model, metric = geometry_of(name, SearchModels(study.classifier, study.vae))
     objective, stop = Objective(study.classifier), at_confidence(CONFIDENCE)
 
     def find(factual: Tensor, advance: Advance) -> Found:
-        found = traverse(method.model, method.metric, objective, factual, stop=stop, steps=STEPS, damping=damping)
+        found = traverse(model, metric, objective, factual, stop=stop, steps=STEPS, damping=damping)
         advance(len(factual))
         return Found(found.end, torch.ones(len(factual), dtype=torch.bool, device=factual.device))
 

@@ -31,7 +31,7 @@ from counterpath.experiments.bench.workload import Sizes, Workload, adult_worklo
 from counterpath.experiments.study import PRESETS, SETTINGS, Preset, assemble, encoded, fit_models
 from counterpath.models.training import Run
 from counterpath.search.measures import MEASURES
-from counterpath.search.method import METHODS
+from counterpath.search.methods import geometry_of
 from counterpath.search.objective import Objective
 from counterpath.search.traverse import at_confidence, traverse
 from counterpath.utils.devices import tf32_products
@@ -92,11 +92,11 @@ def roundings(workload: Workload, steps: int, *, progress: bool | None = None) -
     study = assemble(data, encoded(data, workload.factual.device), workload.fitted)
     found: Rows = []
     for method in ("rsgd", "rsgd-c"):
-        chosen = METHODS[method](workload.folded)
+        model, metric = geometry_of(method, workload.folded)
         search = partial(
             traverse,
-            chosen.model,
-            chosen.metric,
+            model,
+            metric,
             Objective(workload.folded.classifier),
             study.factual,
             stop=at_confidence(0.5),

@@ -27,8 +27,10 @@ from torch import Tensor, nn
 from counterpath.experiments.bench.timing import Task
 from counterpath.experiments.bench.workload import Workload, vae_of
 from counterpath.geometry.linearize import jacobian_autodiff
+from counterpath.geometry.metric import Metric
+from counterpath.models.latent import LatentModel
 from counterpath.models.precision import RBFPrecision
-from counterpath.search.method import METHODS, Method
+from counterpath.search.methods import geometry_of
 from counterpath.search.objective import Objective
 from counterpath.search.step import euclidean_length, slope
 from counterpath.search.traverse import CHUNK, Trajectory, at_confidence, sweep, traverse
@@ -48,11 +50,11 @@ FIDELITY = 0.1
 
 def our_step(workload: Workload, method: str) -> Step:
     """One whole step: decode, evaluate, metric, solve, move; in blocks, and on a GPU replayed, as the search has it."""
-    chosen, objective = _method(workload, method), Objective(workload.folded.classifier)
+    (model, metric), objective = _geometry(workload, method), Objective(workload.folded.classifier)
 
     def move(z: Tensor, factual: Tensor) -> Tensor:
         with torch.no_grad():
-            here = slope(chosen.model, chosen.metric, objective, z, factual, None, workload.damping)
+            here = slope(model, metric, objective, z, factual, None, workload.damping)
             return z - STEP_SIZE * euclidean_length(here.direction, here.gradient).to(z.dtype)
 
     keep_freed_memory()
@@ -86,10 +88,10 @@ def _replaying(move: Step) -> Step:
 
 def our_search(workload: Workload, method: str, *, steps: int, confidence: float = 0.5) -> Trajectory:
     """The search of all rows, each of which stops where it reaches the confidence."""
-    chosen = _method(workload, method)
+    model, metric = _geometry(workload, method)
     return traverse(
-        chosen.model,
-        chosen.metric,
+        model,
+        metric,
         Objective(workload.folded.classifier),
         workload.factual,
         stop=at_confidence(confidence),
@@ -105,10 +107,10 @@ def our_sweep(workload: Workload, method: str, rows: int, steps: int) -> int:
     Returns:
         How many rows came back.
     """
-    chosen = _method(workload, method)
+    model, metric = _geometry(workload, method)
     ends = sweep(
-        chosen.model,
-        chosen.metric,
+        model,
+        metric,
         Objective(workload.folded.classifier),
         _chunks(workload.factual.cpu(), rows, CHUNK[workload.factual.device.type]),
         device=workload.factual.device,
@@ -124,11 +126,14 @@ def our_runs(workload: Workload, steps: int) -> dict[str, Callable[[], Trajector
     runs: dict[str, Callable[[], Trajectory]] = {}
     for method in ("sgd", "rsgd", "rsgd-c"):
         for fidelity in (0.0, FIDELITY):
-            chosen, objective = _method(workload, method), Objective(workload.folded.classifier, fidelity=fidelity)
+            (model, metric), objective = (
+                _geometry(workload, method),
+                Objective(workload.folded.classifier, fidelity=fidelity),
+            )
             runs[f"{method}{' with fidelity' if fidelity else ''}"] = partial(
                 traverse,
-                chosen.model,
-                chosen.metric,
+                model,
+                metric,
                 objective,
                 workload.factual,
                 steps=steps,
@@ -143,8 +148,9 @@ def _chunks(rows: Tensor, count: int, size: int) -> Iterator[Tensor]:
         yield rows[torch.arange(begin, min(begin + size, count)) % len(rows)]
 
 
-def _method(workload: Workload, method: str) -> Method:
-    return choose("method to time", method, {name: METHODS[name] for name in STEPPING})(workload.folded)
+def _geometry(workload: Workload, method: str) -> tuple[LatentModel, Metric]:
+    choose("method to time", method, dict.fromkeys(STEPPING))
+    return geometry_of(method, workload.folded)
 
 
 def eager_step(workload: Workload, method: str) -> Step:

@@ -18,7 +18,7 @@ from counterpath.models.classifier import Classifier
 from counterpath.models.layers import settle
 from counterpath.models.training import Run, seeded
 from counterpath.models.vae import VAE
-from counterpath.search.method import SearchModels
+from counterpath.search.problem import SearchModels
 from counterpath.utils.blocks import map_blocks
 from counterpath.utils.errors import InputError
 

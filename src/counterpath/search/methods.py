@@ -1,0 +1,146 @@
+"""The methods by name: built in, or registered by other packages; and the one way in which they are run.
+
+| name | space | how |
+|---|---|---|
+| `wachter` | X | gradient descent |
+| `ambient` | X | Riemannian descent under M_X, the pull-back by the classifier's representation |
+| `sgd` | latent space of the VAE | gradient descent |
+| `rsgd` | latent space of the VAE | Riemannian descent under M = JμᵀJμ + JσᵀJσ |
+| `rsgd-c` | latent space of the VAE | Riemannian descent under M̂, guided by the classifier |
+| `flow` | latent space of a normalizing flow | gradient descent |
+| `geodesic` | latent space of the VAE | shortest path over a roadmap, relaxed towards a geodesic |
+| `face` | X | shortest path over a graph of training rows |
+| `nearest` | X | the nearest training row that the model accepts |
+
+A package registers a method of its own as an entry point of the group `counterpath.methods`.
+"""
+
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+
+import torch
+
+from counterpath.geometry.metric import Metric
+from counterpath.models.latent import LatentModel
+from counterpath.search.descent import Descent
+from counterpath.search.face import Face
+from counterpath.search.geodesic import Geodesic
+from counterpath.search.method import Method
+from counterpath.search.nearest import Nearest
+from counterpath.search.paths import Paths, merge
+from counterpath.search.problem import AnyModels, Problem
+from counterpath.search.validity import check_paths
+from counterpath.utils.errors import InputError, MethodError, choose
+
+GROUP = "counterpath.methods"
+"""The group of entry points under which packages register methods."""
+NEAREST = "nearest"
+"""The trivial baseline, which stands in every comparison."""
+ROWS_AT_ONCE = 16384
+"""How many rows are searched for at once: enough to fill a GPU, and a path of 150 steps of each fits into its
+memory."""
+
+
+METHODS: dict[str, Method] = {
+    "wachter": Descent("wachter", space="data", metric="euclidean"),
+    "ambient": Descent("ambient", space="data", metric="guided"),
+    "sgd": Descent("sgd", space="vae", metric="euclidean"),
+    "rsgd": Descent("rsgd", space="vae", metric="pullback"),
+    "rsgd-c": Descent("rsgd-c", space="vae", metric="guided"),
+    "flow": Descent("flow", space="flow", metric="euclidean"),
+    "geodesic": Geodesic(),
+    "face": Face(),
+    "nearest": Nearest(),
+}
+"""The built-in methods.
+
+References:
+    `wachter`: Wachter, Mittelstadt and Russell, 2017 (the paper's equation 1). `ambient`: the paper's equation 4.
+    `sgd`: Joshi et al., REVISE, 2019. `rsgd`: the paper's equations 2 and 3. `rsgd-c`: its equations 3 and 6.
+    `flow`: Dombrowski et al., 2021. `face`: Poyiadzi et al., 2020.
+"""
+
+
+def search(method: Method, problem: Problem) -> Paths:
+    """Search for all rows of a problem, not too many at once.
+
+    Raises:
+        MethodError: A method that is not built in returned what is no answer.
+    """
+    rows = torch.arange(len(problem), device=problem.feasible.factual.device).split(ROWS_AT_ONCE)
+    return merge([(some, _search(method, problem.at(some))) for some in rows])
+
+
+def _search(method: Method, problem: Problem) -> Paths:
+    paths = method.search(problem)
+    if type(method).__module__.startswith("counterpath."):  # the tests of all methods check the built-in ones
+        return paths
+    if not isinstance(paths, Paths):
+        raise MethodError(f"method {method.name!r} returned {type(paths).__name__}; expected Paths: see Problem.paths")
+    check_paths(method.name, problem.validator, problem.feasible, paths)
+    return paths
+
+
+def resolve_method(method: str | Method) -> Method:
+    """The method of a name, built in or registered by a package; an object is returned as it is.
+
+    Raises:
+        InputError: There is no such method, or two packages registered one under the same name.
+    """
+    if isinstance(method, Method):
+        if not getattr(method, "name", ""):
+            raise InputError(f"{method!r} has no name; give the class an attribute `name`, a text")
+        return method
+    if not isinstance(method, str):
+        raise InputError(
+            f"method is {method!r}; expected a name, for instance 'geodesic', or an object of a Method class"
+        )
+    registered = _registered()
+    if method in registered:
+        return _load(registered[method])
+    choose("method", method, dict.fromkeys(method_names()))
+    return METHODS[method]
+
+
+def geometry_of(method: str, models: AnyModels) -> tuple[LatentModel, Metric]:
+    """The space that a local method searches in, and its metric; see `Descent.geometry`.
+
+    Raises:
+        InputError: It is no local method, or unknown.
+    """
+    found = resolve_method(method)
+    if not isinstance(found, Descent):
+        raise InputError(f"method {method!r} does not step downhill: it has no geometry of its own")
+    return found.geometry(models)
+
+
+def method_names() -> tuple[str, ...]:
+    """The names of all methods, the built-in ones first."""
+    return (*METHODS, *_registered())
+
+
+@cache
+def _registered() -> dict[str, EntryPoint]:
+    """The entry points of other packages by name."""
+    found: dict[str, EntryPoint] = {}
+    for point in entry_points(group=GROUP):
+        first = "counterpath" if point.name in METHODS else found.get(point.name)
+        if first is not None:
+            one = first if isinstance(first, str) else _package(first)
+            raise InputError(
+                f"two packages have a method {point.name!r}: {one} and {_package(point)}; uninstall one of them"
+            )
+        found[point.name] = point
+    return found
+
+
+def _package(point: EntryPoint) -> str:
+    return point.dist.name if point.dist is not None else point.value
+
+
+def _load(point: EntryPoint) -> Method:
+    found = point.load()
+    method = found() if isinstance(found, type) else found
+    if not isinstance(method, Method):
+        raise InputError(f"the method {point.name!r} of {_package(point)} is {method!r}; expected a Method")
+    return method
