@@ -95,10 +95,10 @@ def test_ends_that_have_been_decoded_are_not_decoded_again() -> None:
 
 
 def test_a_price_does_not_depend_on_other_lines_or_the_direction() -> None:
-    vae = random_vae(told=True, held=(0,), blocks=((1, 4), (4, 6)))
+    vae = random_vae(conditional=True, always_conditioned=(0,), blocks=((1, 4), (4, 6)))
     with seeded(0):
         start, end = torch.randn(2, 150, 3, dtype=torch.float64)
-        told = vae.given(torch.rand(150, 6, dtype=torch.float64))
+        told = vae.context(torch.rand(150, 6, dtype=torch.float64))
     assert told is not None
     terrain = CostField(vae, priced(pullback, 0.5), 1.0)
     cost, highest = terrain.price(start, end, told, 3)
@@ -148,10 +148,10 @@ def test_relaxed_curves_bend_around_the_hill_between_the_same_ends() -> None:
 
 
 def test_what_is_told_goes_with_each_curve_and_curves_are_relaxed_alone() -> None:
-    vae = random_vae(told=True, held=(0,), blocks=((1, 4), (4, 6)))
+    vae = random_vae(conditional=True, always_conditioned=(0,), blocks=((1, 4), (4, 6)))
     with seeded(0):
         curves = 0.1 * torch.randn(5, 7, 3, dtype=torch.float64).cumsum(1)
-        told = vae.given(torch.rand(5, 6, dtype=torch.float64))
+        told = vae.context(torch.rand(5, 6, dtype=torch.float64))
     assert told is not None
     terrain = CostField(vae, priced(pullback, 0.5), 1.0)
     together = terrain.relaxed(curves, told, steps=3)

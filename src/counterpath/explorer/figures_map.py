@@ -32,7 +32,7 @@ from counterpath.explorer.plotting import (
 )
 from counterpath.fitting.fitted import FittedModels
 from counterpath.geometry.metric import DAMPING, damped, volume
-from counterpath.models.latent import given
+from counterpath.models.latent import context_for
 from counterpath.search.method import METHODS
 from counterpath.utils.blocks import map_blocks
 
@@ -314,7 +314,7 @@ def relief_for(explainer: Explainer, person: pd.DataFrame, method: str = "rsgd")
     with torch.no_grad():
         codes = _codes_at(learned, places).to(learned.rows)
         row = learned.encoder.encode(person[list(learned.encoder.schema.names)].head(1)).to(learned.rows)
-        told = given(learned.space, row.expand(len(codes), -1))
+        told = context_for(learned.space, row.expand(len(codes), -1))
         metric = METHODS[method](learned.parts).metric
         heights = map_blocks(
             lambda z, context: volume(damped(metric(learned.space.linearize(z, context)), DAMPING)), codes, told

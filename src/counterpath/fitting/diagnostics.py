@@ -11,7 +11,7 @@ from torch import Tensor
 from counterpath.data.schema import KINDS
 from counterpath.fitting.fitted import FittedModels
 from counterpath.models.calibration import Calibration, calibrate
-from counterpath.models.latent import given
+from counterpath.models.latent import context_for
 from counterpath.models.surrogate import Agreement
 from counterpath.utils.blocks import map_blocks
 from counterpath.utils.errors import GeometryError
@@ -196,7 +196,7 @@ def diagnose(learned: FittedModels, *, labels: Tensor | None = None, seed: int =
     train = learned.rows[~learned.held_out]
     space = learned.space
     with torch.no_grad():
-        decoded = map_blocks(space.decode, map_blocks(space.encode, test), given(space, test))
+        decoded = map_blocks(space.decode, map_blocks(space.encode, test), context_for(space, test))
         again = learned.encoder.round(decoded)
     try:
         calibration = calibrate(space, train, test, seed=seed)

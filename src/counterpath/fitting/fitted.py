@@ -15,7 +15,7 @@ from counterpath.geometry.neighbours import Neighbours
 from counterpath.models.explained import Subject
 from counterpath.models.flow import FlowModel
 from counterpath.models.generator import Generator
-from counterpath.models.latent import LatentModel, given
+from counterpath.models.latent import LatentModel, context_for
 from counterpath.models.vae import VAE
 from counterpath.search.face import FaceGraph
 from counterpath.search.method import AMBIENTS, AnyModels, SearchModels
@@ -135,7 +135,7 @@ class FittedModels:
     def terrain(self) -> CostField:
         """What moving through the latent space costs."""
         assert self.landmarks is not None
-        metric, told = AMBIENTS[self.ambient](self.parts), given(self.space, self.landmarks.x)
+        metric, told = AMBIENTS[self.ambient](self.parts), context_for(self.space, self.landmarks.x)
         return CostField.of(self.space, metric, self.landmarks.z, told, plain=not self.priced)
 
     @cached_property

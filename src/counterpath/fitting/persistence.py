@@ -477,8 +477,8 @@ def _space(
         vae = VAE(
             encoder.width,
             config["latent"],
-            told=True,
-            held=encoder.columns(*encoder.schema.immutable),
+            conditional=True,
+            always_conditioned=encoder.columns(*encoder.schema.immutable),
             hidden=tuple(config["hidden"]),
             output=config["output"],
             blocks=encoder.blocks,

@@ -27,7 +27,7 @@ from counterpath.models.explained import (
 )
 from counterpath.models.flow import FlowModel, fit_flow
 from counterpath.models.generator import Autoencoder, Generator, draw
-from counterpath.models.latent import given
+from counterpath.models.latent import context_for
 from counterpath.models.layers import fold, settle
 from counterpath.models.surrogate import Agreement, Answers, Lesson, agreement, fit_surrogate, mistakes
 from counterpath.models.training import Run
@@ -116,7 +116,7 @@ def learn_space(
         rows,
         _latent(sizes.latent_dim, len(encoder.schema)),
         features=encoder.layout,
-        held=encoder.columns(*encoder.schema.immutable),
+        always_conditioned=encoder.columns(*encoder.schema.immutable),
         hidden=sizes.hidden,
         output=sizes.numeric_output,
         blocks=encoder.blocks,
@@ -204,9 +204,9 @@ def with_roads(learned: FittedModels, seed: int) -> FittedModels:
     """
     landmarks = Landmarks.of(learned.space, learned.encoder.round, learned.rows, learned.answers, learned.ask, seed)
     learned = replace(learned, landmarks=landmarks)
-    if len(learned.encoder.schema.immutable) and given(learned.space, learned.rows[:1]) is not None:
+    if len(learned.encoder.schema.immutable) and context_for(learned.space, learned.rows[:1]) is not None:
         return learned  # nobody keeps nothing
-    told = given(learned.space, landmarks.x[:1])
+    told = context_for(learned.space, landmarks.x[:1])
     return replace(learned, graph=Roadmap.laid(learned.terrain, landmarks, told, seed).graph)
 
 

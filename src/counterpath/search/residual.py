@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from counterpath.geometry.neighbours import Neighbours
-from counterpath.models.latent import LatentModel, given
+from counterpath.models.latent import LatentModel, context_for
 from counterpath.search.feasible import FeasibleSet
 from counterpath.search.measures import EQUAL
 from counterpath.search.paths import firsts, progress
@@ -71,7 +71,7 @@ class ResidualDecoder:
             generative: Whether it is a generative model; others reproduce people, and there is nothing to carry.
             carry: Whether what it does not reproduce of people is carried along.
         """
-        told = given(model, scope.factual, scope.told)
+        told = context_for(model, scope.factual, scope.told)
         with torch.no_grad():
             start = map_blocks(model.encode, scope.factual)
             decoded = map_blocks(model.decode, start, told)

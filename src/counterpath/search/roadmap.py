@@ -14,8 +14,7 @@ from counterpath.geometry.graph import Field, Graph, build_graph
 from counterpath.geometry.linearize import Decoded, secant
 from counterpath.geometry.metric import Metric, damped, priced
 from counterpath.geometry.neighbours import Neighbours
-from counterpath.models.conditioning import heard
-from counterpath.models.latent import LatentModel, given
+from counterpath.models.latent import LatentModel, context_for, split_context
 from counterpath.search.objective import Target
 from counterpath.utils.blocks import map_blocks
 
@@ -204,7 +203,7 @@ class Landmarks:
         chosen = rows[representatives(rows, answers, seed)]
         with torch.no_grad():
             z = map_blocks(model.encode, chosen)
-            x = legal(map_blocks(model.decode, z, given(model, chosen)))
+            x = legal(map_blocks(model.decode, z, context_for(model, chosen)))
         return cls(x, z, ask(x))
 
 
@@ -268,7 +267,7 @@ class Roadmap:
         Other people's network has other nodes, other prices and other gaps: all of it is that of the rows that they
         could become. Worlds that were asked for last are kept.
         """
-        kept = told is not None and bool(heard(told)[1].any())
+        kept = told is not None and bool(split_context(told)[1].any())
         key = told.cpu().numpy().tobytes() if told is not None and kept else b""
         if key in self._worlds:
             self._worlds.move_to_end(key)
@@ -310,7 +309,7 @@ class Roadmap:
         Its nodes are the landmarks whose own columns are most like what is told and, if they are needed, of some goals
         those that are most like it.
         """
-        values, mask = heard(told)
+        values, mask = split_context(told)
         order = ((self.landmarks.x - values) * mask).square().sum(-1).argsort(stable=True)
         places = order[:NODES]
         if goal is not None:

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from counterpath.data.encoding import Encoder
-from counterpath.models.latent import LatentModel, given
+from counterpath.models.latent import LatentModel, context_for
 from counterpath.search.feasible import FeasibleSet, legal
 from counterpath.search.objective import Target
 from counterpath.search.paths import Paths, ended
@@ -68,7 +68,7 @@ class Validator:
         """
         codes = self.codes(x) if z is None else z
         with torch.no_grad():
-            told = given(self.space, x, scope.told[row])
+            told = context_for(self.space, x, scope.told[row])
             sigma = map_blocks(lambda *where: _spread(self.space, *where), codes, told)
         answers = self.answers(x)
         met, nothing = self._may(x, wanted.met(answers)), torch.zeros_like(reason, dtype=torch.bool)
