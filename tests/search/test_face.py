@@ -21,12 +21,12 @@ def chains(learned: FittedModels) -> FaceGraph:
     """FaceGraph with few neighbours, so that they have several links."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chains_module, "NEIGHBOURS", 5)
-        return FaceGraph.of(learned.rows, learned.answers, learned.encoder.weights.to(learned.rows))
+        return FaceGraph.of(learned.rows, learned.probabilities, learned.encoder.weights.to(learned.rows))
 
 
 @pytest.fixture(scope="module")
 def scope(learned: FittedModels) -> FeasibleSet:
-    return FeasibleSet.of(learned.encoder, learned.rows[~TARGET.met(learned.answers)][:60])
+    return FeasibleSet.of(learned.encoder, learned.rows[~TARGET.met(learned.probabilities)][:60])
 
 
 def _locked(learned: FittedModels, scope: FeasibleSet, *names: str) -> FeasibleSet:

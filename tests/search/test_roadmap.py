@@ -73,10 +73,12 @@ def test_representatives_are_in_random_order() -> None:
 
 def test_landmarks_are_legal_rows_with_codes_and_answers(learned: FittedModels) -> None:
     rows = learned.rows[:80]
-    found = Landmarks.of(learned.space, learned.encoder.round, rows, learned.answers[:80], learned.ask, 3)
+    found = Landmarks.of(
+        learned.space, learned.encoder.round, rows, learned.probabilities[:80], learned.predict_proba, 3
+    )
     assert torch.equal(learned.encoder.round(found.x), found.x)
-    assert torch.equal(found.answers, learned.subject.answers(found.x))
-    chosen = rows[representatives(rows, learned.answers[:80], 3)]
+    assert torch.equal(found.answers, learned.explained.predict_proba(found.x))
+    chosen = rows[representatives(rows, learned.probabilities[:80], 3)]
     torch.testing.assert_close(found.z, learned.space.encode(chosen), rtol=1e-4, atol=1e-5)
     decoded = learned.encoder.round(learned.space.decode(found.z, context_for(learned.space, chosen)).detach())
     torch.testing.assert_close(found.x, decoded, rtol=1e-4, atol=1e-4)

@@ -172,7 +172,7 @@ def assemble(
         quality: The same as numbers.
         started: When the request came, by `time.monotonic`.
     """
-    plans, classes = request.plans, learned.subject.classes
+    plans, classes = request.plans, learned.explained.classes
     index = plan_index(factuals.index, plans)
     factuals = factuals.iloc[np.repeat(np.arange(len(factuals)), plans)].set_axis(index)
     count = len(factuals)
@@ -253,7 +253,9 @@ def _as_returned(learned: FittedModels, group: Group, counterfactuals: pd.DataFr
     A feature that is as it was is returned as it was given; what it is decoded as differs in the eighth digit.
     """
     rows = counterfactuals.iloc[group.place.cpu().numpy()]
-    after = torch.where(group.moved[:, None], learned.subject.about(rows, group.counterfactual), group.before)
+    after = torch.where(
+        group.moved[:, None], learned.explained.predict_proba_table(rows, group.counterfactual), group.before
+    )
     status = list(group.status)
     for place in (~group.wanted.met(after)).nonzero()[:, 0].tolist():
         if status[place].code.found:
@@ -281,11 +283,11 @@ def _measures(learned: FittedModels, groups: Sequence[Group], index: pd.Index) -
         case = Case(
             group.factual,
             group.counterfactual,
-            lambda x, wanted=group.wanted: wanted.probability(learned.ask(x)).to(x.dtype),  # type: ignore[misc]
+            lambda x, wanted=group.wanted: wanted.probability(learned.predict_proba(x)).to(x.dtype),  # type: ignore[misc]
             learned.encoder,
             learned.neighbours,
             group.wanted.confidence,
-            decided=lambda x, wanted=group.wanted: wanted.decided(learned.ask(x)),  # type: ignore[misc]
+            decided=lambda x, wanted=group.wanted: wanted.decided(learned.predict_proba(x)),  # type: ignore[misc]
         )
         for name, measure in MEASURES.items():
             values[name][place] = measure(case).double().cpu().numpy()

@@ -26,7 +26,7 @@ from counterpath.fitting.fitted import FittedModels
 from counterpath.fitting.persistence import fitting_together, pack, parameters_of, plain_parameters, unpack
 from counterpath.fitting.prepare import Target, prepared, training, unknown_categories
 from counterpath.fitting.train import FitConfig, Sizes, labels_for, learn
-from counterpath.models.explained import Labels, labels_of
+from counterpath.models.explained import Labels, encode_labels
 from counterpath.models.generator import Autoencoder
 from counterpath.models.training import Run
 from counterpath.search.method import AMBIENTS, METHODS
@@ -160,7 +160,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         run = Run(seed=self.seed, checkpoint=None if checkpoint is None else Path(checkpoint), progress=self.progress)
         given = training(table, target, schema, encoder, missing=self.missing)
         rows = given.encoder.encode(given.features).to(device)
-        known = None if given.labels is None else labels_of(given.labels)
+        known = None if given.labels is None else encode_labels(given.labels)
         lessons = FitConfig(
             model,
             generator,
@@ -230,8 +230,8 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         )
         settings, over = self._settings(), after(time_limit, should_stop)
         walk = SearchOptions(**{name: settings[name] for name in WALK}, over=over, progress=self.progress)
-        classes = learned.subject.classes
-        place = None if target_class == OTHER and OTHER not in classes else learned.subject.index(target_class)
+        classes = learned.explained.classes
+        place = None if target_class == OTHER and OTHER not in classes else learned.explained.class_index(target_class)
         request = Request(place, confidence, method or self.method, walk, paths, constraints, plans)
         frame, imputed = prepared(table, schema, self.target_, self.imputer_)
         known, unknown = unknown_categories(learned.encoder, frame)
@@ -268,8 +268,8 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         learned = self._learned()
         frame, _ = prepared(table, self.schema_, self.target_, self.imputer_)
         x = learned.encoder.encode(frame).to(learned.rows.device)
-        answers = learned.subject.about(frame, x).double().cpu().numpy()
-        return pd.DataFrame(answers, index=frame.index, columns=list(learned.subject.classes))
+        answers = learned.explained.predict_proba_table(frame, x).double().cpu().numpy()
+        return pd.DataFrame(answers, index=frame.index, columns=list(learned.explained.classes))
 
     def predict(self, table: Any) -> pd.Series:
         """The class that the model under explanation predicts for every row."""
@@ -333,8 +333,8 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         self.diagnostics_ = diagnostics
         self.encoder_: Encoder = learned.encoder
         self.schema_: Schema = learned.encoder.schema
-        self.classes_: Labels = learned.subject.classes
-        self.representation_: str = getattr(learned.subject.classifier, "layer", "its last hidden layer")
+        self.classes_: Labels = learned.explained.classes
+        self.representation_: str = getattr(learned.explained.classifier, "layer", "its last hidden layer")
         if warn and diagnostics.alarm:
             warnings.warn(f"{diagnostics.alarm} See explainer.diagnostics().", CounterpathWarning, stacklevel=3)
         return self
@@ -348,4 +348,4 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
     def _settings(self) -> dict[str, Any]:
         """What an answer depends on beside the request."""
         own = {name: getattr(self, name) for name in (*WALK, "seed", "ambient_metric", "uncertainty_cost")}
-        return {**own, "model": self._learned().subject.name, "representation_layer": self.representation_}
+        return {**own, "model": self._learned().explained.name, "representation_layer": self.representation_}

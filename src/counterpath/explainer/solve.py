@@ -125,7 +125,7 @@ def answer(learned: FittedModels, frame: pd.DataFrame, place: Tensor, request: R
         request.constraints.bounds(learned.encoder, frame, x),
         request.constraints.weights(learned.encoder),
     )
-    answers = learned.subject.about(frame, x)
+    answers = learned.explained.predict_proba_table(frame, x)
     now = answers.argmax(-1)
     for target in [0] if request.target is not None else now.unique().tolist():
         wanted = request.wanted(target)
@@ -154,11 +154,11 @@ def _searched(
 
     def search(within: FeasibleSet) -> Paths:
         if request.method == NEAREST:
-            return quest.line(within, learned.rows, learned.answers, wanted)
+            return quest.line(within, learned.rows, learned.probabilities, wanted)
         return quest.pursue(METHODS[request.method](learned.parts), within, wanted)
 
     def probability(x: Tensor) -> Tensor:
-        return wanted.probability(learned.subject.answers(x))
+        return wanted.probability(learned.explained.predict_proba(x))
 
     if request.plans == 1:
         paths = one_plan(search, scope, probability, most)

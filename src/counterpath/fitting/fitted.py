@@ -12,7 +12,7 @@ from torch import Tensor
 from counterpath.data.encoding import Encoder
 from counterpath.geometry.graph import Graph
 from counterpath.geometry.neighbours import Neighbours
-from counterpath.models.explained import Subject
+from counterpath.models.explained import ExplainedModel
 from counterpath.models.flow import FlowModel
 from counterpath.models.generator import Generator
 from counterpath.models.latent import LatentModel, context_for
@@ -71,12 +71,12 @@ class FittedModels:
 
     Attributes:
         encoder: Tables to tensors and back.
-        subject: The model under explanation.
+        explained: The model under explanation.
         generator: The space to search in: our VAE, or a user's generator with our uncertainty.
         flow: A normalizing flow, where the method needs one.
         rows: The training rows, encoded.
         held_out: Which of them the models were not trained on.
-        answers: What the model under explanation says about them.
+        probabilities: What the model under explanation gives them, by class.
         landmarks: Where searches that get stuck are led to, and what the graph is on.
         graph: Of the landmarks, for people who keep nothing; None where the space is always told something.
         ambient: What steps over the graph are measured by, a key of `AMBIENTS`.
@@ -84,12 +84,12 @@ class FittedModels:
     """
 
     encoder: Encoder
-    subject: Subject
+    explained: ExplainedModel
     generator: VAE | Generator
     flow: FlowModel | None
     rows: Float[Tensor, "n D"]
     held_out: Tensor
-    answers: Float[Tensor, "n K"]
+    probabilities: Float[Tensor, "n K"]
     landmarks: Landmarks | None = None
     graph: Graph | None = None
     ambient: str = "data"
@@ -98,7 +98,7 @@ class FittedModels:
     @cached_property
     def parts(self) -> AnyModels:
         """The models as they are searched."""
-        return SearchModels[Any, Any](self.subject.classifier, self.generator, self.flow).folded()
+        return SearchModels[Any, Any](self.explained.classifier, self.generator, self.flow).folded()
 
     @property
     def space(self) -> LatentModel:
@@ -146,12 +146,12 @@ class FittedModels:
     @cached_property
     def chains(self) -> FaceGraph:
         """Roads from training row to training row."""
-        rows = representatives(self.rows, self.answers, 0)
-        return FaceGraph.of(self.rows[rows], self.answers[rows], self.encoder.weights.to(self.rows))
+        rows = representatives(self.rows, self.probabilities, 0)
+        return FaceGraph.of(self.rows[rows], self.probabilities[rows], self.encoder.weights.to(self.rows))
 
-    def ask(self, x: Float[Tensor, "m D"]) -> Float[Tensor, "m K"]:
-        """What the model under explanation says about rows; about the training rows it is asked only once."""
-        return self.answers if x is self.rows else self.subject.answers(x)
+    def predict_proba(self, x: Float[Tensor, "m D"]) -> Float[Tensor, "m K"]:
+        """The probabilities of the model under explanation; those of the training rows are computed only once."""
+        return self.probabilities if x is self.rows else self.explained.predict_proba(x)
 
     @cached_property
     def view(self) -> "LatentMap":
@@ -163,17 +163,17 @@ class FittedModels:
         """Where training rows lie on the map, at most `count` of them, and what the model decides for them."""
         rows = torch.randperm(len(self.rows), generator=torch.Generator().manual_seed(0))[:count]
         where = self.view.points[rows]
-        decided = self.answers[rows.to(self.answers.device)].argmax(-1).tolist()
+        decided = self.probabilities[rows.to(self.probabilities.device)].argmax(-1).tolist()
         return pd.DataFrame(
             {
                 "map_x": where[:, 0].numpy(),
                 "map_y": where[:, 1].numpy(),
-                "predicted": [self.subject.classes[place] for place in decided],
+                "predicted": [self.explained.classes[place] for place in decided],
             }
         )
 
     def quest(self, walk: SearchOptions) -> Problem:
         """A search with these models."""
-        exact = self.subject.kind != "asked"
-        classifier, answers = self.parts.classifier, self.subject.answers
-        return Problem(classifier, answers, exact, self.space, self.network, walk, self.data, lambda: self.chains)
+        exact = self.explained.kind != "black-box"
+        classifier, predict_proba = self.parts.classifier, self.explained.predict_proba
+        return Problem(classifier, predict_proba, exact, self.space, self.network, walk, self.data, lambda: self.chains)

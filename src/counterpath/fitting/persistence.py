@@ -30,10 +30,10 @@ from torch import Tensor, nn
 
 from counterpath.data.encoding import Encoder
 from counterpath.fitting.fitted import FittedModels
-from counterpath.fitting.train import torch_subject
+from counterpath.fitting.train import explained_torch_model
 from counterpath.geometry.graph import Graph
-from counterpath.models.classifier import Classifier
-from counterpath.models.explained import Subject, TorchClassifier, asked, asked_table, differentiable, named
+from counterpath.models.classifier import Classifier, blockwise_proba
+from counterpath.models.explained import ExplainedModel, TorchClassifier, black_box_proba, qualified_name, table_proba
 from counterpath.models.flow import FlowModel
 from counterpath.models.generator import Generator
 from counterpath.models.layers import fold
@@ -339,24 +339,24 @@ _CLOSE = 1e-4
 
 def pack(learned: FittedModels) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Everything that was learned, as JSON and tensors."""
-    subject, space = learned.subject, learned.generator
-    tensors = {"rows": learned.rows, "held_out": learned.held_out, "answers": learned.answers}
+    explained, space = learned.explained, learned.generator
+    tensors = {"rows": learned.rows, "held_out": learned.held_out, "probabilities": learned.probabilities}
     config: dict[str, Any] = {
         "encoder": learned.encoder.to_json(),
-        "classes": list(subject.classes),
-        "subject": {"kind": subject.kind, "name": subject.name},
+        "classes": list(explained.classes),
+        "explained": {"kind": explained.kind, "name": explained.name},
         "space": {"centers": len(space.precision.centers), "zeta": space.precision.zeta, "latent": space.latent},
         "flow": learned.flow is not None,
         "roads": {"ambient": learned.ambient, "priced": learned.priced, "graph": learned.graph is not None},
     }
-    if subject.kind != "torch":
-        config["subject"]["agreement"] = subject.agreement and asdict(subject.agreement)
-        tensors |= _state("classifier", subject.classifier)
+    if explained.kind != "torch":
+        config["explained"]["agreement"] = explained.agreement and asdict(explained.agreement)
+        tensors |= _state("classifier", explained.classifier)
     else:
-        assert isinstance(subject.classifier, TorchClassifier)
-        config["subject"]["layer"] = subject.classifier.asked
+        assert isinstance(explained.classifier, TorchClassifier)
+        config["explained"]["layer"] = explained.classifier.layer_name
     if isinstance(space, Generator):
-        config["space"] |= {"kind": "own", "name": named(space.autoencoder)}
+        config["space"] |= {"kind": "own", "name": qualified_name(space.autoencoder)}
         tensors |= _state("space", space.precision)
     else:
         config["space"] |= {"kind": "vae", **_shape(space)}
@@ -387,26 +387,26 @@ def unpack(
         tensors = {name: tensor.to(device) for name, tensor in tensors.items()}
         encoder = Encoder.from_json(config["encoder"])
         space = _space(config["space"], encoder, tensors, generator)
-        subject = _subject(config, encoder, tensors, model)
+        explained = _explained(config, encoder, tensors, model)
         flow = _filled(FlowModel(encoder.width), "flow", tensors) if config["flow"] else None
         landmarks = Landmarks(*(tensors[f"landmarks.{name}"] for name in ("x", "z", "answers")))
-        rows, held_out, answers = tensors["rows"], tensors["held_out"].bool(), tensors["answers"]
+        rows, held_out, probabilities = tensors["rows"], tensors["held_out"].bool(), tensors["probabilities"]
         roads = config["roads"]
         graph = _graph(len(landmarks.z), tensors) if roads["graph"] else None
         learned = FittedModels(
             encoder,
-            subject,
+            explained,
             space,
             flow,
             rows,
             held_out,
-            answers,
+            probabilities,
             landmarks,
             graph,
             choose("ambient", roads["ambient"], dict.fromkeys(AMBIENTS, roads["ambient"])),
             roads["priced"],
         )
-    if subject.kind != "own":
+    if explained.kind != "own":
         _insist_same(learned, model)
     return learned
 
@@ -436,35 +436,39 @@ def fitting_together() -> Iterator[None]:
         ) from error
 
 
-def _subject(config: Mapping[str, Any], encoder: Encoder, tensors: Mapping[str, Tensor], model: Any) -> Subject:
-    told, classes = config["subject"], tuple(config["classes"])
-    if told["kind"] == "own":
+def _explained(
+    config: Mapping[str, Any], encoder: Encoder, tensors: Mapping[str, Tensor], model: Any
+) -> ExplainedModel:
+    stored, classes = config["explained"], tuple(config["classes"])
+    if stored["kind"] == "own":
         if model is not None:
             raise InputError("this explainer was fitted without a model of yours; load it without model=")
         classifier = _classifier(encoder, classes, tensors)
-        return Subject("own", told["name"], classes, differentiable(fold(classifier)), classifier)
+        return ExplainedModel("own", stored["name"], classes, blockwise_proba(fold(classifier)), classifier)
     if model is None:
         raise InputError(
-            f"this explainer explains a model of yours, {told['name']}, which is not stored with it: load(…, model=…)"
+            f"this explainer explains a model of yours, {stored['name']}, which is not stored with it: load(…, model=…)"
         )
     rows = tensors["rows"]
-    if told["kind"] == "torch":
-        subject = torch_subject(model, rows, told["layer"], told["name"], classes)
+    if stored["kind"] == "torch":
+        explained = explained_torch_model(model, rows, stored["layer"], stored["name"], classes)
     else:
-        agreement = told["agreement"] and Agreement(**told["agreement"])
+        agreement = stored["agreement"] and Agreement(**stored["agreement"])
         classifier = _classifier(encoder, classes, tensors)
-        table = asked_table(model, encoder)
-        subject = Subject("asked", told["name"], classes, asked(model, encoder), classifier, agreement, table)
-    return subject
+        functions = black_box_proba(model, encoder), table_proba(model, encoder)
+        explained = ExplainedModel(
+            "black-box", stored["name"], classes, functions[0], classifier, agreement, functions[1]
+        )
+    return explained
 
 
 def _insist_same(learned: FittedModels, model: Any) -> None:
     """Raise an error unless a user's model answers as it did when the explainer was fitted."""
-    probe, expected = learned.subject.answers(learned.rows[:_PROBES]), learned.answers[:_PROBES]
+    probe, expected = learned.explained.predict_proba(learned.rows[:_PROBES]), learned.probabilities[:_PROBES]
     if probe.shape != expected.shape or bool(((probe - expected).abs() > _CLOSE).any()):
         raise InputError(
-            f"the given model ({named(model)}) answers otherwise than {learned.subject.name}, for which this explainer "
-            "was fitted: give that model, or fit an explainer for this one"
+            f"the given model ({qualified_name(model)}) answers otherwise than {learned.explained.name}, for which "
+            "this explainer was fitted: give that model, or fit an explainer for this one"
         )
 
 

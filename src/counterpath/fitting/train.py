@@ -12,18 +12,17 @@ from torch import Tensor
 
 from counterpath.data.encoding import Encoder
 from counterpath.fitting.fitted import FittedModels
-from counterpath.models.classifier import Classifier, fit_classifier
+from counterpath.models.classifier import Classifier, blockwise_proba, fit_classifier
 from counterpath.models.explained import (
+    ExplainedModel,
     Labelled,
     Labels,
-    Subject,
     TorchClassifier,
-    asked,
-    asked_table,
-    classes_of,
-    differentiable,
+    black_box_proba,
+    class_labels,
     is_torch,
-    named,
+    qualified_name,
+    table_proba,
 )
 from counterpath.models.flow import FlowModel, fit_flow
 from counterpath.models.generator import Autoencoder, Generator, draw
@@ -155,35 +154,37 @@ def learn_surrogate(
     rows: Tensor,
     held_out: Tensor,
     run: Run,
-) -> Subject:
+) -> ExplainedModel:
     """Distil a model that can only be asked: from training rows, from drawn rows, and from rows that searches visit.
 
     A search goes where the surrogate promises most, which is where it is most likely to be wrong. So it learns again
     from the rows that searches visited and on which the two disagreed, twice.
     """
-    answers, trained = asked(model, encoder), rows[~held_out]
+    predict_proba, trained = black_box_proba(model, encoder), rows[~held_out]
     count = min(_MOST_DRAWN, max(1000, len(rows)))
     drawn, unseen = encoder.round(draw(space, trained, 2 * count, seed=run.seed)).chunk(2)
-    lesson = Lesson(trained, answers(trained)) + Lesson(drawn, answers(drawn))
+    lesson = Lesson(trained, predict_proba(trained)) + Lesson(drawn, predict_proba(drawn))
     test = rows[held_out] if bool(held_out.any()) else rows
-    checks = [Lesson(x, answers(x)) for x in (test, unseen[:_MOST_HELD_OUT])]
+    checks = [Lesson(x, predict_proba(x)) for x in (test, unseen[:_MOST_HELD_OUT])]
     surrogate = fit_surrogate(lesson, run=run)
     for again in range(_ROUNDS):
-        visited = _visited(surrogate, answers, space, encoder, trained, run.seed + again)
+        visited = _visited(surrogate, predict_proba, space, encoder, trained, run.seed + again)
         lesson = lesson + mistakes(surrogate, visited)
         surrogate = fit_surrogate(lesson, run=run, name=f"surrogate again {again + 1}")
-    visited = _visited(surrogate, answers, space, encoder, trained, run.seed + _ROUNDS)
+    visited = _visited(surrogate, predict_proba, space, encoder, trained, run.seed + _ROUNDS)
     agreed = Agreement(*(agreement(surrogate, check) for check in (*checks, visited)))
-    return Subject("asked", named(model), classes, answers, surrogate, agreed, asked_table(model, encoder))
+    return ExplainedModel(
+        "black-box", qualified_name(model), classes, predict_proba, surrogate, agreed, table_proba(model, encoder)
+    )
 
 
 def _visited(
-    surrogate: Classifier, answers: Answers, space: VAE | Generator, encoder: Encoder, rows: Tensor, seed: int
+    surrogate: Classifier, predict_proba: Answers, space: VAE | Generator, encoder: Encoder, rows: Tensor, seed: int
 ) -> Lesson:
     """Rows that searches from a few training rows to any other class visit, as long as the surrogate is followed."""
     parts = SearchModels[Any, Any](surrogate, space).folded()
     assert parts.vae is not None
-    told = differentiable(surrogate)
+    told = blockwise_proba(surrogate)
     quest = Problem(parts.classifier, told, True, parts.vae, None, SearchOptions(max_steps=_VISITS))
     order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))[:_VISITORS]
     start = rows[order.to(rows.device)]
@@ -193,7 +194,7 @@ def _visited(
         for place in now.unique().tolist()
     ]
     x = torch.unique(torch.cat(seen), dim=0)
-    return Lesson(x, answers(x))
+    return Lesson(x, predict_proba(x))
 
 
 def with_roads(learned: FittedModels, seed: int) -> FittedModels:
@@ -202,7 +203,9 @@ def with_roads(learned: FittedModels, seed: int) -> FittedModels:
     Landmarks are training rows as they are decoded: different ones, at most 20,000 of them drawn at random, and of each
     class the rows that the model is surest of, so that a high confidence has goals, too.
     """
-    landmarks = Landmarks.of(learned.space, learned.encoder.round, learned.rows, learned.answers, learned.ask, seed)
+    landmarks = Landmarks.of(
+        learned.space, learned.encoder.round, learned.rows, learned.probabilities, learned.predict_proba, seed
+    )
     learned = replace(learned, landmarks=landmarks)
     if len(learned.encoder.schema.immutable) and context_for(learned.space, learned.rows[:1]) is not None:
         return learned  # nobody keeps nothing
@@ -217,7 +220,9 @@ def learn_flow(rows: Tensor, run: Run) -> FlowModel:
     return fit_flow(rows + noise, epochs=epochs, batch_size=batch, run=run)
 
 
-def torch_subject(module: Any, rows: Tensor, layer: str | None, name: str, classes: Labels | None) -> Subject:
+def explained_torch_model(
+    module: Any, rows: Tensor, layer: str | None, name: str, classes: Labels | None
+) -> ExplainedModel:
     """A user's torch module as the model under explanation."""
     classifier = TorchClassifier(module, rows, layer)
     labels = tuple(range(classifier.classes)) if classes is None else classes
@@ -226,7 +231,7 @@ def torch_subject(module: Any, rows: Tensor, layer: str | None, name: str, class
             f"{name} tells {classifier.classes} classes apart, but the target column has {len(labels)}: "
             f"{', '.join(map(repr, labels))}"
         )
-    return Subject("torch", name, labels, differentiable(classifier), classifier)
+    return ExplainedModel("torch", name, labels, blockwise_proba(classifier), classifier)
 
 
 def class_weights(choice: str | Mapping[Any, float] | None, classes: Labels, labels: np.ndarray) -> tuple[float, ...]:
@@ -295,20 +300,21 @@ def learn(lessons: FitConfig, encoder: Encoder, rows: Float[Tensor, "n D"], labe
         weights = class_weights(lessons.class_weight, classes, labelled[1])
         kept = labelled[1][~held_out.cpu().numpy()]
         classifier = learn_classifier(trained, kept, len(classes), weights, run)
-        subject = Subject("own", "Counterpath's classifier", classes, differentiable(fold(classifier)), classifier)
+        predict_proba = blockwise_proba(fold(classifier))
+        explained = ExplainedModel("own", "Counterpath's classifier", classes, predict_proba, classifier)
     elif is_torch(model):
-        subject = torch_subject(model, rows, lessons.representation, named(model), classes)
+        explained = explained_torch_model(model, rows, lessons.representation, qualified_name(model), classes)
     else:
-        subject = learn_surrogate(model, classes, space, encoder, rows, held_out, run)
+        explained = learn_surrogate(model, classes, space, encoder, rows, held_out, run)
     flow = learn_flow(trained, run) if lessons.method == "flow" else None
     learned = FittedModels(
         encoder,
-        subject,
+        explained,
         space,
         flow,
         rows,
         held_out,
-        subject.answers(rows),
+        explained.predict_proba(rows),
         ambient=lessons.ambient,
         priced=lessons.priced,
     )
@@ -317,7 +323,7 @@ def learn(lessons: FitConfig, encoder: Encoder, rows: Float[Tensor, "n D"], labe
 
 def labels_for(learned: FittedModels, labelled: Labelled | None) -> Tensor | None:
     """The labels of the training rows as the model's classes; None if there are none, or they are others."""
-    if labelled is None or len(labelled[0]) != len(learned.subject.classes):
+    if labelled is None or len(labelled[0]) != len(learned.explained.classes):
         return None
     return torch.from_numpy(labelled[1]).to(learned.rows.device)
 
@@ -330,5 +336,5 @@ def _classes(lessons: FitConfig, encoder: Encoder, rows: Float[Tensor, "n D"], l
             raise InputError("without a model to explain, fit needs the labels: target='column'")
         return labels
     if is_torch(model):
-        return torch_subject(model, rows, lessons.representation, named(model), labels).classes
-    return classes_of(model, asked(model, encoder)(rows[:1]).shape[-1], labels)
+        return explained_torch_model(model, rows, lessons.representation, qualified_name(model), labels).classes
+    return class_labels(model, black_box_proba(model, encoder)(rows[:1]).shape[-1], labels)
