@@ -12,7 +12,7 @@ from torch import Tensor
 
 from counterpath.data.encoding import Encoder
 from counterpath.fitting.fitted import FittedModels
-from counterpath.models.classifier import Classifier, blockwise_proba, fit_classifier
+from counterpath.models.classifier import Classifier, PredictProba, blockwise_proba, fit_classifier
 from counterpath.models.explained import (
     ExplainedModel,
     Labelled,
@@ -28,7 +28,7 @@ from counterpath.models.flow import FlowModel, fit_flow
 from counterpath.models.generator import Autoencoder, Generator, draw
 from counterpath.models.latent import context_for
 from counterpath.models.layers import fold, settle
-from counterpath.models.surrogate import Agreement, Answers, Lesson, agreement, fit_surrogate, mistakes
+from counterpath.models.surrogate import Agreement, SurrogateData, agreement, disagreements, fit_surrogate
 from counterpath.models.training import Run
 from counterpath.models.vae import OUTPUTS, VAE, VAETraining, fit_uncertainty, fit_vae
 from counterpath.search.feasible import FeasibleSet
@@ -163,14 +163,14 @@ def learn_surrogate(
     predict_proba, trained = black_box_proba(model, encoder), rows[~held_out]
     count = min(_MOST_DRAWN, max(1000, len(rows)))
     drawn, unseen = encoder.round(draw(space, trained, 2 * count, seed=run.seed)).chunk(2)
-    lesson = Lesson(trained, predict_proba(trained)) + Lesson(drawn, predict_proba(drawn))
+    data = SurrogateData(trained, predict_proba(trained)) + SurrogateData(drawn, predict_proba(drawn))
     test = rows[held_out] if bool(held_out.any()) else rows
-    checks = [Lesson(x, predict_proba(x)) for x in (test, unseen[:_MOST_HELD_OUT])]
-    surrogate = fit_surrogate(lesson, run=run)
+    checks = [SurrogateData(x, predict_proba(x)) for x in (test, unseen[:_MOST_HELD_OUT])]
+    surrogate = fit_surrogate(data, run=run)
     for again in range(_ROUNDS):
         visited = _visited(surrogate, predict_proba, space, encoder, trained, run.seed + again)
-        lesson = lesson + mistakes(surrogate, visited)
-        surrogate = fit_surrogate(lesson, run=run, name=f"surrogate again {again + 1}")
+        data = data + disagreements(surrogate, visited)
+        surrogate = fit_surrogate(data, run=run, name=f"surrogate again {again + 1}")
     visited = _visited(surrogate, predict_proba, space, encoder, trained, run.seed + _ROUNDS)
     agreed = Agreement(*(agreement(surrogate, check) for check in (*checks, visited)))
     return ExplainedModel(
@@ -179,8 +179,13 @@ def learn_surrogate(
 
 
 def _visited(
-    surrogate: Classifier, predict_proba: Answers, space: VAE | Generator, encoder: Encoder, rows: Tensor, seed: int
-) -> Lesson:
+    surrogate: Classifier,
+    predict_proba: PredictProba,
+    space: VAE | Generator,
+    encoder: Encoder,
+    rows: Tensor,
+    seed: int,
+) -> SurrogateData:
     """Rows that searches from a few training rows to any other class visit, as long as the surrogate is followed."""
     parts = SearchModels[Any, Any](surrogate, space).folded()
     assert parts.vae is not None
@@ -194,7 +199,7 @@ def _visited(
         for place in now.unique().tolist()
     ]
     x = torch.unique(torch.cat(seen), dim=0)
-    return Lesson(x, predict_proba(x))
+    return SurrogateData(x, predict_proba(x))
 
 
 def with_roads(learned: FittedModels, seed: int) -> FittedModels:

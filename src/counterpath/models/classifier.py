@@ -16,6 +16,9 @@ from counterpath.models.training import Run, seeded, train
 from counterpath.utils.blocks import map_blocks
 from counterpath.utils.errors import InputError
 
+PredictProba = Callable[[Tensor], Tensor]
+"""A model as a function: legal encoded rows `(n, D)` to the probability of every class `(n, K)`."""
+
 
 @runtime_checkable
 class Differentiable(Protocol):
@@ -88,7 +91,7 @@ class _Blockwise:
         return map_blocks(lambda rows: probabilities(self.classifier(rows)), x)
 
 
-def blockwise_proba(classifier: Differentiable) -> Callable[[Tensor], Tensor]:
+def blockwise_proba(classifier: Differentiable) -> PredictProba:
     """Encoded rows to the probability of every class, by a torch classifier, in blocks of one shape."""
     return _Blockwise(classifier)
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from counterpath.data.encoding import Encoder
-from counterpath.models.classifier import Differentiable
+from counterpath.models.classifier import Differentiable, PredictProba
 from counterpath.models.surrogate import Agreement
 from counterpath.utils.errors import CounterpathWarning, InputError
 
@@ -169,7 +169,7 @@ class ExplainedModel:
     kind: str
     name: str
     classes: Labels
-    predict_proba: Callable[[Tensor], Tensor]
+    predict_proba: PredictProba
     classifier: Differentiable
     agreement: Agreement | None = None
     table_proba: Callable[[pd.DataFrame], NDArray[np.float64]] | None = None
@@ -194,7 +194,7 @@ class ExplainedModel:
         raise InputError(f"the target class {label!r} does not exist; choose one of: {known}, or 'other'")
 
 
-def black_box_proba(model: Any, encoder: Encoder) -> Callable[[Tensor], Tensor]:
+def black_box_proba(model: Any, encoder: Encoder) -> PredictProba:
     """Legal encoded rows to the probability of every class, by a model that takes tables."""
     return partial(_predict_encoded, model, encoder)
 
