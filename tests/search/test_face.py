@@ -97,7 +97,7 @@ def test_chains_keep_what_is_locked_and_exist_only_where_somebody_was_accepted(
     assert exists.any()
     for person in inside.nonzero()[:, 0].tolist():
         allowed = ((chains.rows >= locked.lower[person]) & (chains.rows <= locked.upper[person])).all(-1)
-        cost = chains.graph.field(TARGET.met(chains.answers), allowed).cost[allowed]
+        cost = chains.graph.shortest_paths(TARGET.met(chains.answers), allowed).cost[allowed]
         near = Neighbours(chains.rows[allowed], chains.weights).nearest(
             locked.factual[person : person + 1], chains_module.NEIGHBOURS
         )[1]

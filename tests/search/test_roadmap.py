@@ -119,7 +119,7 @@ def test_a_world_has_the_nodes_that_are_nearest_in_what_is_kept(
     assert torch.equal(world.z, network.landmarks.z[world.places])
     assert torch.equal(world.decoded.mean[:, columns], learned.rows[7, columns].expand(50, -1)), "exactly"
     assert world.graph.count == 50
-    assert world.graph.field(torch.arange(50) == 0).cost.isfinite().all()
+    assert world.graph.shortest_paths(torch.arange(50) == 0).cost.isfinite().all()
 
 
 def test_a_world_has_further_goals_if_they_are_asked_for(
@@ -137,10 +137,10 @@ def test_a_world_has_further_goals_if_they_are_asked_for(
     closest = away[goal].sort().values[:5]
     assert (away[more] <= closest[-1]).all()
     assert int(goal[wide.places].sum()) >= 5
-    assert wide.graph.field(goal[wide.places]).cost.isfinite().all()
+    assert wide.graph.shortest_paths(goal[wide.places]).cost.isfinite().all()
     assert torch.equal(wide.places, wide.places.sort().values)
     assert torch.equal(whole.decoded.mean[wide.places], wide.decoded.mean)
-    assert whole.graph.field(goal).cost.isfinite().tolist() == goal.tolist(), "it has no edges"
+    assert whole.graph.shortest_paths(goal).cost.isfinite().tolist() == goal.tolist(), "it has no edges"
 
 
 def test_edges_cost_what_the_terrain_says(
@@ -233,7 +233,7 @@ def test_people_get_on_where_the_whole_way_is_cheapest(network: Roadmap, learned
             if pieces == 2 or float(highest) <= limit:
                 options.append((float(cost) + float(field.cost[node]), node))
         best = min(options)[1]
-        way = field.ways(torch.tensor([best]))[0]
+        way = field.follow(torch.tensor([best]))[0]
         assert torch.equal(points[person, 1 : len(way) + 1], world.z[way])
         assert (points[person, len(way) :] == world.z[way[-1]]).all(), "then it waits"
         assert field.cost[way[-1]] == 0

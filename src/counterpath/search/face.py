@@ -94,7 +94,7 @@ class FaceGraph:
             accepted: The training rows where they may end.
             allowed: Those that they may touch; by default all.
         """
-        field = self.graph.field(accepted, allowed)
+        field = self.graph.shortest_paths(accepted, allowed)
         places = torch.ones_like(accepted) if allowed is None else allowed
         places = places.nonzero()[:, 0]
         if len(places) == 0:
@@ -103,4 +103,4 @@ class FaceGraph:
         apart, near = Neighbours(self.rows[places], self.weights).nearest(start, NEIGHBOURS)
         entry = places[near]
         cost, best = (apart + field.cost[entry]).min(1)
-        return field.ways(entry.gather(1, best[:, None])[:, 0]), cost.isfinite()
+        return field.follow(entry.gather(1, best[:, None])[:, 0]), cost.isfinite()

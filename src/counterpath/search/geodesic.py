@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from counterpath.geometry.curve import resample
-from counterpath.geometry.graph import Field
+from counterpath.geometry.graph import ShortestPaths
 from counterpath.geometry.neighbours import Neighbours
 from counterpath.search.objective import Target
 from counterpath.search.residual import Data, ResidualDecoder
@@ -134,7 +134,7 @@ def _fields(
     wanted: Target,
     ask: Answers,
     over: Over,
-) -> Iterator[tuple[Tensor, ConditionalRoadmap, Field, Tensor]]:
+) -> Iterator[tuple[Tensor, ConditionalRoadmap, ShortestPaths, Tensor]]:
     """For people of a world the network they travel on, the ways to their goals, and the rows its nodes stand for.
 
     It ends when time is up.
@@ -153,9 +153,9 @@ def _fields(
             wide = _seen(network.everywhere(world.told), journey, some, wanted, ask, near=False)
             further = network.part(world.told, wide.goal)
             goal = wide.goal[further.places]
-            yield some, further, further.graph.field(goal), wide.rows[further.places]
+            yield some, further, further.graph.shortest_paths(goal), wide.rows[further.places]
         else:
-            yield some, world, world.graph.field(seen.goal), seen.rows
+            yield some, world, world.graph.shortest_paths(seen.goal), seen.rows
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from counterpath.geometry.curve import relax
-from counterpath.geometry.graph import Field, Graph, build_graph
+from counterpath.geometry.graph import Graph, ShortestPaths, build_graph
 from counterpath.geometry.linearize import Decoded, secant
-from counterpath.geometry.metric import Metric, damped, priced
+from counterpath.geometry.metric import Metric, damped, scaled_by_uncertainty
 from counterpath.geometry.neighbours import Neighbours
 from counterpath.models.latent import LatentModel, context_for, split_context
 from counterpath.search.objective import Target
@@ -51,7 +51,7 @@ class CostField:
         """
         spread = _decoded(model, z, told).spread
         level = float(spread.mean())
-        metric = metric if plain or level == 0 else priced(metric, level)
+        metric = metric if plain or level == 0 else scaled_by_uncertainty(metric, level)
         return cls(model, metric, float(spread.double().quantile(_ON_DATA)))
 
     def decoded(self, z: Float[Tensor, "n d"], told: Tensor | None) -> Decoded:
@@ -259,7 +259,7 @@ class Roadmap:
     landmarks: Landmarks
     graph: Graph | None
     _worlds: "OrderedDict[bytes, ConditionalRoadmap]" = field(default_factory=OrderedDict, repr=False, compare=False)
-    _fields: dict[Target, Field] = field(default_factory=dict, repr=False, compare=False)
+    _fields: dict[Target, ShortestPaths] = field(default_factory=dict, repr=False, compare=False)
 
     def world(self, told: Float[Tensor, "1 c"] | None) -> ConditionalRoadmap:
         """The network for people about whom the model is told this.
@@ -277,10 +277,10 @@ class Roadmap:
             self._worlds.popitem(last=False)
         return self._worlds[key]
 
-    def ways(self, world: ConditionalRoadmap, wanted: Target) -> Field:
+    def ways(self, world: ConditionalRoadmap, wanted: Target) -> ShortestPaths:
         """The ways to the landmarks with a wanted outcome, for people who keep nothing; made once for each outcome."""
         if wanted not in self._fields:
-            self._fields[wanted] = world.graph.field(goals(wanted, self.landmarks.answers))
+            self._fields[wanted] = world.graph.shortest_paths(goals(wanted, self.landmarks.answers))
         return self._fields[wanted]
 
     @classmethod
@@ -330,7 +330,11 @@ class Roadmap:
 
 
 def get_on(
-    terrain: CostField, world: ConditionalRoadmap, field: Field, start: Float[Tensor, "n d"], ends: Int[Tensor, "n g"]
+    terrain: CostField,
+    world: ConditionalRoadmap,
+    field: ShortestPaths,
+    start: Float[Tensor, "n d"],
+    ends: Int[Tensor, "n g"],
 ) -> tuple[Float[Tensor, "n t d"], Bool[Tensor, "n"]]:
     """The cheapest ways from codes over the network to goals, and which of them cross a gap.
 
@@ -357,7 +361,7 @@ def get_on(
     off[0] = torch.zeros_like(off[0])  # whoever is off the data gets on somewhere all the same
     best = torch.where(torch.cat(off, 1), torch.inf, torch.cat(costs, 1)).argmin(1, keepdim=True)
     chosen = torch.cat([near, ends], 1).gather(1, best)[:, 0]
-    return torch.cat([start[:, None], world.z[field.ways(chosen)]], 1), field.gap[chosen]
+    return torch.cat([start[:, None], world.z[field.follow(chosen)]], 1), field.gap[chosen]
 
 
 def price(
