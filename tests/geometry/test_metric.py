@@ -310,7 +310,7 @@ class Plateau(IdentityModel):
         return Linearization(plain.mean, plain.mean_jac, torch.full_like(z, 0.6), torch.zeros_like(plain.mean_jac))
 
 
-def test_a_plateau_of_uncertainty_has_a_price_though_it_has_no_slope(codes: Tensor) -> None:
+def test_a_plateau_of_uncertainty_costs_though_it_has_no_slope(codes: Tensor) -> None:
     start, end = codes[:5], codes[5:10]
     fields = [
         metric_field(Plateau().linearize, metric, 0.0) for metric in (pullback, scaled_by_uncertainty(pullback, 0.2))
@@ -320,7 +320,7 @@ def test_a_plateau_of_uncertainty_has_a_price_though_it_has_no_slope(codes: Tens
     torch.testing.assert_close(expensive, (1 + 0.6 / 0.2) * plain)
 
 
-def test_a_priced_length_is_the_integral_of_length_times_price(vae: VAE, codes: Tensor) -> None:
+def test_a_scaled_length_is_the_integral_of_length_times_scale(vae: VAE, codes: Tensor) -> None:
     level = float(vae.uncertainty(codes).mean())
     plain, expensive = (
         metric_field(vae.linearize, metric, 0.0) for metric in (pullback, scaled_by_uncertainty(pullback, level))
