@@ -47,9 +47,9 @@ def timed(work: Callable[[], Any]) -> tuple[Any, float]:
 def measure(learned: FittedModels, people: Tensor, count: int, seed: int) -> dict[str, float]:
     """Lay the network on so many training rows, and explain the people."""
     rows = more_rows(learned.rows.cpu(), count, learned.encoder, seed).to(learned.rows)
-    answers = learned.subject.answers(rows)
+    answers = learned.explained.predict_proba(rows)
     held_out = torch.zeros(count, dtype=torch.bool, device=rows.device)
-    bare = replace(learned, rows=rows, answers=answers, held_out=held_out, landmarks=None, graph=None)
+    bare = replace(learned, rows=rows, probabilities=answers, held_out=held_out, landmarks=None, graph=None)
     laid, laying = timed(lambda: with_roads(bare, seed))
     assert laid.graph is not None
     assert laid.landmarks is not None

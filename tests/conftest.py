@@ -17,7 +17,7 @@ from counterpath.data.surface import Surface, sample_surface
 from counterpath.explainer.explainer import Explainer
 from counterpath.fitting.fitted import FittedModels
 from counterpath.models.classifier import Classifier, fit_classifier
-from counterpath.models.latent import join
+from counterpath.models.latent import concat_context
 from counterpath.models.training import Run, seeded
 from counterpath.models.vae import VAE, VAETraining, fit_vae
 from counterpath.search.method import SearchModels
@@ -38,19 +38,27 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 def random_vae(
     features: int = 6,
     latent: int = 3,
-    told: bool = False,
+    conditional: bool = False,
     blocks: tuple[tuple[int, int], ...] = (),
-    held: tuple[int, ...] = (),
+    always_conditioned: tuple[int, ...] = (),
 ) -> VAE:
     """An untrained VAE in float64 whose BatchNorm statistics and RBF network hold non-trivial numbers."""
     with seeded(0):
-        vae = VAE(features, latent, hidden=(16, 12), told=told, held=held, blocks=blocks, centers=10).double()
+        vae = VAE(
+            features,
+            latent,
+            hidden=(16, 12),
+            conditional=conditional,
+            always_conditioned=always_conditioned,
+            blocks=blocks,
+            centers=10,
+        ).double()
         for module in vae.modules():
             if isinstance(module, torch.nn.BatchNorm1d):
                 module.running_mean = torch.randn(module.num_features).double()
                 module.running_var = torch.rand(module.num_features).double() + 0.5
         codes, rows = torch.randn(200, latent).double(), torch.rand(200, features).double()
-        vae.precision.place(join(codes, vae.given(rows)), torch.rand(features).double(), rows=rows)
+        vae.precision.place(concat_context(codes, vae.context(rows)), torch.rand(features).double(), rows=rows)
         vae.precision.log_weight.data += 0.5 * torch.randn_like(vae.precision.log_weight)
     return vae.eval().requires_grad_(False)
 

@@ -274,7 +274,7 @@ def test_a_pickle_is_never_loaded(folder: Path, tmp_path: Path, monkeypatch: pyt
     assert not (tmp_path / "exploded").exists()
 
 
-@pytest.mark.parametrize("key", ["encoder", "space", "subject", "classes", "parameters", "diagnostics", "imputer"])
+@pytest.mark.parametrize("key", ["encoder", "space", "explained", "classes", "parameters", "diagnostics", "imputer"])
 def test_a_config_that_lacks_something_is_refused(folder: Path, key: str) -> None:
     _forge(folder, **{key: ...})
     with pytest.raises(StoreError, match="do not fit together"):

@@ -169,7 +169,7 @@ def test_the_paths_of_a_group_do_not_outlive_it(
 ) -> None:
     monkeypatch.setattr(solve, "AT_ONCE", 20)
     rows = features(mixed(110, seed=3))
-    request = Request(learned.subject.index("low"), 0.5, "rsgd", SearchOptions(max_steps=15), keep)
+    request = Request(learned.explained.class_index("low"), 0.5, "rsgd", SearchOptions(max_steps=15), keep)
     for _ in answer(learned, rows.head(20), torch.arange(20), request):
         pass  # what is computed once is there from now on
     watched = Watched(answer(learned, rows, torch.arange(len(rows)), request))

@@ -115,7 +115,7 @@ def test_the_representation_can_be_named(numbers: pd.DataFrame) -> None:
     named = fit(numbers, "granted", module, representation_layer="0")
     assert named.representation_ == "the output of the layer '0'"
     row = named.models_.rows[:5]
-    torch.testing.assert_close(named.models_.subject.classifier.representation(row), module[0](row))
+    torch.testing.assert_close(named.models_.explained.classifier.representation(row), module[0](row))
     with pytest.raises(InputError, match="has no layer 'head'; choose one of: 0, 1, 2"):
         fit(numbers, "granted", module, representation_layer="head")
 

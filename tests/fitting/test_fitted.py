@@ -32,5 +32,5 @@ def test_the_landscape_is_a_sample_of_the_training_rows(explainer: cp.Explainer)
     some, all_ = learned.landscape(50), learned.landscape(10_000)
     assert (len(some), len(all_)) == (50, 600)
     assert set(some["predicted"]) <= set(explainer.classes_)
-    assert learned.ask(learned.rows) is learned.answers
-    torch.testing.assert_close(learned.ask(learned.rows.clone()), learned.answers)
+    assert learned.predict_proba(learned.rows) is learned.probabilities
+    torch.testing.assert_close(learned.predict_proba(learned.rows.clone()), learned.probabilities)

@@ -12,7 +12,7 @@ import counterpath as cp
 from counterpath.fitting.fitted import FittedModels
 from counterpath.fitting.persistence import fitting_together, pack, unpack
 from counterpath.models.flow import FlowModel
-from counterpath.models.latent import given
+from counterpath.models.latent import context_for
 from counterpath.utils.errors import InputError, StoreError
 from tests.tables import LABEL, features, small
 
@@ -29,10 +29,10 @@ def test_what_was_learned_survives_json_and_tensors(learned: FittedModels) -> No
     again = unpack(config, tensors, model=None, generator=None, device=CPU)
     x = learned.rows[:9]
     assert again.encoder == learned.encoder
-    assert again.subject.classes == learned.subject.classes
-    assert torch.equal(again.subject.answers(x), learned.subject.answers(x))
+    assert again.explained.classes == learned.explained.classes
+    assert torch.equal(again.explained.predict_proba(x), learned.explained.predict_proba(x))
     assert torch.equal(again.space.encode(x), learned.space.encode(x))
-    z, told = learned.space.encode(x), given(learned.space, x)
+    z, told = learned.space.encode(x), context_for(learned.space, x)
     for name in ("mean", "mean_jac", "std", "std_jac", "category"):
         one, other = (getattr(model.space.linearize(z, told), name) for model in (again, learned))
         assert torch.equal(one, other), name

@@ -8,18 +8,18 @@ from hypothesis import strategies as st
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
-from counterpath.geometry.graph import Graph, Pricing, build_graph
+from counterpath.geometry.graph import EdgeCost, Graph, build_graph
 from counterpath.models.training import seeded
 
 
-def by_distance(points: Tensor, longest: float = math.inf) -> Pricing:
+def by_distance(points: Tensor, longest: float = math.inf) -> EdgeCost:
     """Edges cost their length, and leave the data where they are longer than this."""
 
-    def pricing(ends: Tensor) -> tuple[Tensor, Tensor]:
+    def edge_cost(ends: Tensor) -> tuple[Tensor, Tensor]:
         apart = (points[ends[:, 0]] - points[ends[:, 1]]).norm(dim=-1)
         return apart, apart > longest
 
-    return pricing
+    return edge_cost
 
 
 def random_graph(count: int, density: float, seed: int) -> Graph:
@@ -61,7 +61,7 @@ def test_a_field_has_the_shortest_ways(graph: tuple[int, float, int], seed: int,
     with seeded(seed):
         goal = torch.rand(roads.count) < 0.3
         allowed = torch.rand(roads.count) < 0.7 if some else torch.ones(roads.count, dtype=torch.bool)
-    field = roads.field(goal, allowed if some else None)
+    field = roads.shortest_paths(goal, allowed if some else None)
     distance = all_pairs(roads, allowed)[:, goal & allowed]
     expected = distance.amin(1) if distance.shape[1] else torch.full((roads.count,), math.inf).double()
     torch.testing.assert_close(field.cost, expected, rtol=1e-12, atol=0)
@@ -76,8 +76,8 @@ def test_ways_follow_edges_downhill_to_a_goal_and_say_whether_they_cross_a_bridg
     roads = random_graph(*graph)
     with seeded(seed):
         goal, allowed = torch.rand(roads.count) < 0.3, torch.rand(roads.count) < 0.8
-    field, edges, over = roads.field(goal, allowed), matrix(roads), bridges(roads)
-    ways = field.ways(torch.arange(roads.count))
+    field, edges, over = roads.shortest_paths(goal, allowed), matrix(roads), bridges(roads)
+    ways = field.follow(torch.arange(roads.count))
     for start, way in enumerate(ways.tolist()):
         steps = [(here, there) for here, there in itertools.pairwise(way) if here != there]
         for here, there in steps:
@@ -90,27 +90,27 @@ def test_ways_follow_edges_downhill_to_a_goal_and_say_whether_they_cross_a_bridg
         assert bool(goal[way[-1]] & allowed[way[-1]]) == math.isfinite(field.cost[start])
         assert math.isfinite(field.cost[start]) or way == [start] * len(way)
     some = torch.tensor([roads.count - 1, 0])
-    few = field.ways(some)
+    few = field.follow(some)
     assert torch.equal(few, ways[some][:, : few.shape[1]]), "whoever else is on the way"
 
 
 def test_without_goals_nothing_leads_anywhere() -> None:
     graph = random_graph(6, 1.0, 0)
     nowhere = torch.zeros(6, dtype=torch.bool)
-    for field in (graph.field(nowhere), graph.field(~nowhere, nowhere)):
+    for field in (graph.shortest_paths(nowhere), graph.shortest_paths(~nowhere, nowhere)):
         assert (field.cost == math.inf).all()
         assert field.following.tolist() == list(range(6))
         assert not field.gap.any()
-        assert field.ways(torch.arange(6)).tolist() == [[point] for point in range(6)]
+        assert field.follow(torch.arange(6)).tolist() == [[point] for point in range(6)]
 
 
 def test_fields_do_not_hang_on_those_before() -> None:
     graph = random_graph(30, 0.2, 1)
     with seeded(0):
         goals = [torch.rand(30) < 0.2 for _ in range(4)]
-    first = [graph.field(goal) for goal in goals]
+    first = [graph.shortest_paths(goal) for goal in goals]
     for goal, before in reversed(list(zip(goals, first, strict=True))):
-        again = graph.field(goal)
+        again = graph.shortest_paths(goal)
         assert torch.equal(again.cost, before.cost)
         assert torch.equal(again.following, before.following)
         assert torch.equal(again.gap, before.gap)
@@ -163,15 +163,15 @@ def test_two_clusters_are_joined_by_the_cheapest_of_the_closest_pairs() -> None:
     points = two_clusters()
     steep = 1 + 20 * points[:, 1]  # the closest pair is not the cheapest
 
-    def pricing(ends: Tensor) -> tuple[Tensor, Tensor]:
+    def edge_cost(ends: Tensor) -> tuple[Tensor, Tensor]:
         apart, off = by_distance(points, 5.0)(ends)
         return apart * steep[ends].mean(1), off
 
-    graph = build_graph(points, pricing, near=6)
+    graph = build_graph(points, edge_cost, near=6)
     over = graph.ends[graph.bridge]
     nearest = torch.cdist(points[50:], points[:50]).argmin(1)
     pairs = torch.stack([nearest, torch.arange(50, 80)], 1)
-    cost = pricing(pairs)[0]
+    cost = edge_cost(pairs)[0]
     assert over.tolist() == [pairs[cost.argmin()].tolist()]
     closest = (points[pairs[:, 0]] - points[pairs[:, 1]]).norm(dim=-1).argmin()
     assert int(cost.argmin()) != int(closest)
@@ -179,14 +179,14 @@ def test_two_clusters_are_joined_by_the_cheapest_of_the_closest_pairs() -> None:
     for left in (True, False):
         goal = (torch.arange(80) < 50) == left
         goal &= torch.arange(80) % 7 == 0
-        field = graph.field(goal)
+        field = graph.shortest_paths(goal)
         assert field.cost.isfinite().all()
         assert torch.equal(field.gap, (torch.arange(80) >= 50) == left), "a gap is crossed from the other side only"
 
 
 def test_the_parts_of_a_graph_stay_apart_if_they_are_not_to_be_joined() -> None:
     points = two_clusters()
-    field = build_graph(points, by_distance(points), near=6, far=0, join=False).field(torch.arange(80) < 50)
+    field = build_graph(points, by_distance(points), near=6, far=0, join=False).shortest_paths(torch.arange(80) < 50)
     assert torch.equal(field.cost.isfinite(), torch.arange(80) < 50)
 
 
@@ -211,19 +211,19 @@ def test_few_points_and_equal_ones_have_ways_too(count: int, equal: bool) -> Non
     points = torch.zeros(count, 2).double() if equal else torch.arange(2.0 * count).view(count, 2).double()
     graph = build_graph(points, by_distance(points))
     assert len(graph.ends) == count * (count - 1) // 2
-    field = graph.field(torch.arange(count) == 0)
+    field = graph.shortest_paths(torch.arange(count) == 0)
     expected = (points - points[0]).norm(dim=-1)
     torch.testing.assert_close(field.cost, expected, rtol=1e-6, atol=1e-8)
-    assert (field.ways(torch.arange(count))[:, -1] == 0).all()
+    assert (field.follow(torch.arange(count))[:, -1] == 0).all()
 
 
 def test_many_equal_points_are_joined_with_the_others() -> None:
     with seeded(0):
         points = torch.cat([torch.zeros(40, 2), torch.rand(40, 2) + 1]).double()
-    field = build_graph(points, by_distance(points), near=4).field(torch.arange(80) == 79)
+    field = build_graph(points, by_distance(points), near=4).shortest_paths(torch.arange(80) == 79)
     assert field.cost.isfinite().all()
     assert (field.cost[:40] >= (points[79]).norm() - 1e-6).all()
-    ways = field.ways(torch.arange(80))
+    ways = field.follow(torch.arange(80))
     assert (ways[:, -1] == 79).all(), "no way runs in circles, though steps between equal points cost nothing"
 
 
@@ -241,7 +241,7 @@ def test_with_sparser_samples_ways_need_not_run_along_an_island_to_its_bridge() 
         for goal in range(1, 200, 20):
             there = (points - points[goal]).norm(dim=-1)
             other = points[:, 1] != points[goal, 1]
-            ratio.append((graph.field(torch.arange(1000) == goal).cost / there)[other])
+            ratio.append((graph.shortest_paths(torch.arange(1000) == goal).cost / there)[other])
         detours.append(torch.cat(ratio))
     assert (detours[1] > 1 - 1e-6).all()
     assert detours[0].mean() > 2 * detours[1].mean()

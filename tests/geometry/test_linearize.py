@@ -83,20 +83,20 @@ def test_jacobians_agree_with_differences_and_with_each_other(name: str) -> None
     torch.testing.assert_close(closed, autodiff, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("told", [False, True])
+@pytest.mark.parametrize("conditional", [False, True])
 @pytest.mark.parametrize("blocks", [(), ((1, 4), (4, 6))])
-def test_the_linearisation_of_a_vae(told: bool, blocks: tuple[tuple[int, int], ...]) -> None:
-    vae = random_vae(told=told, blocks=blocks, held=(0,) if told else ())
+def test_the_linearisation_of_a_vae(conditional: bool, blocks: tuple[tuple[int, int], ...]) -> None:
+    vae = random_vae(conditional=conditional, blocks=blocks, always_conditioned=(0,) if conditional else ())
     with seeded(4):
         z = torch.randn(9, 3, dtype=torch.float64)
         x, mask = torch.rand(9, 6, dtype=torch.float64), torch.rand(9, 6) < 0.3
-        condition = vae.given(x, mask)
-    lin = vae.linearize(z, condition)
+        context = vae.context(x, mask)
+    lin = vae.linearize(z, context)
     assert lin.std is not None
     assert lin.std_jac is not None
     for value, jac, function in (
-        (lin.mean, lin.mean_jac, lambda p: vae.decode(p, condition)),
-        (lin.std, lin.std_jac, lambda p: vae.uncertainty(p, condition)),
+        (lin.mean, lin.mean_jac, lambda p: vae.decode(p, context)),
+        (lin.std, lin.std_jac, lambda p: vae.uncertainty(p, context)),
     ):
         assert jac.shape == (9, 6, 3)
         torch.testing.assert_close(value, function(z), rtol=0, atol=1e-12)

@@ -19,8 +19,8 @@ from counterpath.geometry.metric import (
     guided_diagonal,
     guided_draw,
     guided_monte_carlo,
-    priced,
     pullback,
+    scaled_by_uncertainty,
     solve,
     try_solve,
     volume,
@@ -292,12 +292,14 @@ def test_a_priced_metric_grows_with_the_height_of_the_uncertainty(
 ) -> None:
     lin, metric = vae.linearize(codes), METRICS[name](classifier.representation)
     factor = (1 + vae.uncertainty(codes).mean(1) / level) ** 2
-    torch.testing.assert_close(priced(metric, level)(lin), factor[:, None, None] * metric(lin), rtol=1e-12, atol=0)
+    torch.testing.assert_close(
+        scaled_by_uncertainty(metric, level)(lin), factor[:, None, None] * metric(lin), rtol=1e-12, atol=0
+    )
 
 
 def test_without_uncertainty_there_is_no_price(codes: Tensor) -> None:
     lin = IdentityModel().linearize(codes)
-    assert torch.equal(priced(pullback, 0.1)(lin), pullback(lin))
+    assert torch.equal(scaled_by_uncertainty(pullback, 0.1)(lin), pullback(lin))
 
 
 class Plateau(IdentityModel):
@@ -308,17 +310,21 @@ class Plateau(IdentityModel):
         return Linearization(plain.mean, plain.mean_jac, torch.full_like(z, 0.6), torch.zeros_like(plain.mean_jac))
 
 
-def test_a_plateau_of_uncertainty_has_a_price_though_it_has_no_slope(codes: Tensor) -> None:
+def test_a_plateau_of_uncertainty_costs_though_it_has_no_slope(codes: Tensor) -> None:
     start, end = codes[:5], codes[5:10]
-    fields = [metric_field(Plateau().linearize, metric, 0.0) for metric in (pullback, priced(pullback, 0.2))]
+    fields = [
+        metric_field(Plateau().linearize, metric, 0.0) for metric in (pullback, scaled_by_uncertainty(pullback, 0.2))
+    ]
     plain, expensive = (geodesic(start, end, field, segments=8).length for field in fields)
     torch.testing.assert_close(plain, (end - start).norm(dim=-1))
     torch.testing.assert_close(expensive, (1 + 0.6 / 0.2) * plain)
 
 
-def test_a_priced_length_is_the_integral_of_length_times_price(vae: VAE, codes: Tensor) -> None:
+def test_a_scaled_length_is_the_integral_of_length_times_scale(vae: VAE, codes: Tensor) -> None:
     level = float(vae.uncertainty(codes).mean())
-    plain, expensive = (metric_field(vae.linearize, metric, 0.0) for metric in (pullback, priced(pullback, level)))
+    plain, expensive = (
+        metric_field(vae.linearize, metric, 0.0) for metric in (pullback, scaled_by_uncertainty(pullback, level))
+    )
     straight = torch.lerp(codes[:5, None], codes[5:10, None], torch.linspace(0, 1, 13).double()[:, None])
     found = geodesic(codes[:5], codes[5:10], expensive, segments=12, steps=5)
     for points in (straight, found.points):

@@ -71,7 +71,7 @@ def test_a_named_layer_is_taken_by_its_output(rows: Tensor) -> None:
     classifier = TorchClassifier(module, rows, "body")
     inner = module.body(module.body(rows).sin())
     torch.testing.assert_close(classifier.representation(rows), inner)  # the last time that it is called
-    assert (classifier.layer, classifier.asked) == ("the output of the layer 'body'", "body")
+    assert (classifier.layer, classifier.layer_name) == ("the output of the layer 'body'", "body")
     for name in ("tail", ""):
         with pytest.raises(InputError, match="choose one of: body, drop, head"):
             TorchClassifier(module, rows, name)

@@ -77,16 +77,16 @@ def test_an_unfitted_uncertainty_says_so_and_loaded_weights_count_as_fitted() ->
     assert layer(torch.randn(2, 3)).isfinite().all()
 
 
-@pytest.mark.parametrize("told", [0, 4])
-def test_where_weights_are_tied_the_jacobian_is_a_product_of_two_vectors(told: int) -> None:
+@pytest.mark.parametrize("row_width", [0, 4])
+def test_where_weights_are_tied_the_jacobian_is_a_product_of_two_vectors(row_width: int) -> None:
     codes, rows = torch.randn(40, 3, dtype=torch.float64), torch.rand(40, 4, dtype=torch.float64)
-    layer = RBFPrecision(3, 2, 5, told=told).double()
-    given = torch.cat([codes, rows, torch.ones_like(rows)], -1) if told else codes
-    layer.place(given, torch.rand(2, dtype=torch.float64), rows=rows if told else None)
-    std, jac, rise = layer.linearize(given, axes(given, 3))
+    layer = RBFPrecision(3, 2, 5, row_width=row_width).double()
+    points = torch.cat([codes, rows, torch.ones_like(rows)], -1) if row_width else codes
+    layer.place(points, torch.rand(2, dtype=torch.float64), rows=rows if row_width else None)
+    std, jac, rise = layer.linearize(points, axes(points, 3))
     assert rise is not None
     torch.testing.assert_close(rise[0][..., None] * rise[1][:, None], jac)
-    expected = jacobian_autodiff(layer, given, axes(given, 3))
+    expected = jacobian_autodiff(layer, points, axes(points, 3))
     torch.testing.assert_close((std, jac), expected, rtol=1e-10, atol=1e-12)
 
 

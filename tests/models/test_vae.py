@@ -46,13 +46,15 @@ def test_calibration_tells_data_from_emptiness(parts: SearchModels, surface: Sur
     assert 0 < found.sigma_share < 1
 
 
-def test_a_vae_that_is_told_columns_needs_its_context() -> None:
-    with pytest.raises(InputError, match="is told columns of the row: give it the context of `given`"):
-        random_vae(told=True).decode(torch.zeros(2, 3).double())
-    with pytest.raises(InputError, match="is told nothing; the context given is too much"):
+def test_a_conditional_vae_needs_its_context() -> None:
+    with pytest.raises(
+        InputError, match="is conditional: give it the context that `context` makes; its context is missing"
+    ):
+        random_vae(conditional=True).decode(torch.zeros(2, 3).double())
+    with pytest.raises(InputError, match="is not conditional; its context is too much"):
         random_vae().decode(torch.zeros(2, 3).double(), torch.zeros(2, 12).double())
-    with pytest.raises(InputError, match="holds columns by being told them"):
-        VAE(3, 2, held=[1])
+    with pytest.raises(InputError, match="give conditional=True, too"):
+        VAE(3, 2, always_conditioned=[1])
 
 
 def _linked() -> tuple[VAE, Tensor]:
@@ -65,20 +67,20 @@ def _linked() -> tuple[VAE, Tensor]:
     return fit_vae(x, 1, features=features, hidden=(32,), centers=20, training=training, run=Run()), x
 
 
-def test_what_a_vae_is_told_it_says_of_the_rest() -> None:
+def test_what_a_vae_is_conditioned_on_tells_it_about_the_rest() -> None:
     vae, x = _linked()
     z, mask = vae.encode(x), torch.tensor([True, False, False, False]).expand_as(x)
-    plain, told = (vae.decode(z, vae.given(x, which)) for which in (None, mask))
-    assert torch.equal(told[:, 0], x[:, 0])
-    rest = [(decoded - x)[:, 1:].square().mean() for decoded in (plain, told)]
+    plain, conditioned = (vae.decode(z, vae.context(x, which)) for which in (None, mask))
+    assert torch.equal(conditioned[:, 0], x[:, 0])
+    rest = [(decoded - x)[:, 1:].square().mean() for decoded in (plain, conditioned)]
     assert rest[1] < rest[0]
 
 
-def test_an_implausible_pair_of_code_and_told_columns_is_uncertain() -> None:
+def test_an_implausible_pair_of_code_and_conditioned_columns_is_uncertain() -> None:
     vae, _ = _linked()
     x = torch.tensor([[0.0, 0.1, 0.0, 1.0], [1.0, 0.9, 1.0, 0.0]])
     z, mask = vae.encode(x), torch.tensor([[True, False, False, False]] * 2)
-    assert (vae.uncertainty(z, vae.given(1 - x, mask)) > 1.2 * vae.uncertainty(z, vae.given(x, mask))).all()
+    assert (vae.uncertainty(z, vae.context(1 - x, mask)) > 1.2 * vae.uncertainty(z, vae.context(x, mask))).all()
 
 
 def test_fewer_rows_than_centres_are_refused(surface: Surface) -> None:

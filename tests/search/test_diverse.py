@@ -20,7 +20,7 @@ Search = Callable[[FeasibleSet], Paths]
 
 @pytest.fixture(scope="module")
 def rows(learned: FittedModels) -> Tensor:
-    return learned.rows[~TARGET.met(learned.answers)][:30]
+    return learned.rows[~TARGET.met(learned.probabilities)][:30]
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def search(learned: FittedModels) -> Search:
 
 @pytest.fixture(scope="module")
 def probability(learned: FittedModels) -> Callable[[Tensor], Tensor]:
-    return lambda x: TARGET.probability(learned.subject.answers(x))
+    return lambda x: TARGET.probability(learned.explained.predict_proba(x))
 
 
 @pytest.mark.parametrize("most", [1, 2, 3])

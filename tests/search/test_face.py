@@ -21,12 +21,12 @@ def chains(learned: FittedModels) -> FaceGraph:
     """FaceGraph with few neighbours, so that they have several links."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chains_module, "NEIGHBOURS", 5)
-        return FaceGraph.of(learned.rows, learned.answers, learned.encoder.weights.to(learned.rows))
+        return FaceGraph.of(learned.rows, learned.probabilities, learned.encoder.weights.to(learned.rows))
 
 
 @pytest.fixture(scope="module")
 def scope(learned: FittedModels) -> FeasibleSet:
-    return FeasibleSet.of(learned.encoder, learned.rows[~TARGET.met(learned.answers)][:60])
+    return FeasibleSet.of(learned.encoder, learned.rows[~TARGET.met(learned.probabilities)][:60])
 
 
 def _locked(learned: FittedModels, scope: FeasibleSet, *names: str) -> FeasibleSet:
@@ -97,7 +97,7 @@ def test_chains_keep_what_is_locked_and_exist_only_where_somebody_was_accepted(
     assert exists.any()
     for person in inside.nonzero()[:, 0].tolist():
         allowed = ((chains.rows >= locked.lower[person]) & (chains.rows <= locked.upper[person])).all(-1)
-        cost = chains.graph.field(TARGET.met(chains.answers), allowed).cost[allowed]
+        cost = chains.graph.shortest_paths(TARGET.met(chains.answers), allowed).cost[allowed]
         near = Neighbours(chains.rows[allowed], chains.weights).nearest(
             locked.factual[person : person + 1], chains_module.NEIGHBOURS
         )[1]

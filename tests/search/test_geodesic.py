@@ -28,7 +28,7 @@ NAMES = ("city", "size", "children", "member", "sex", "debt", "score")
 @pytest.fixture(scope="module")
 def rows(learned: FittedModels) -> Tensor:
     """Rows that the model denies what is wanted."""
-    return learned.rows[~TARGET.met(learned.answers)][:12]
+    return learned.rows[~TARGET.met(learned.probabilities)][:12]
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +46,7 @@ def _journey(learned: FittedModels, scope: FeasibleSet, *, carry: bool = True) -
 
 
 def _met(learned: FittedModels, wanted: Target = TARGET) -> Callable[[Tensor], Tensor]:
-    return lambda x: wanted.met(learned.subject.answers(x))
+    return lambda x: wanted.met(learned.explained.predict_proba(x))
 
 
 def _travel(learned: FittedModels, journey: ResidualDecoder, wanted: Target = TARGET, **options: object) -> Travelled:
@@ -55,7 +55,7 @@ def _travel(learned: FittedModels, journey: ResidualDecoder, wanted: Target = TA
         _network(learned),
         journey,
         wanted,
-        learned.subject.answers,
+        learned.explained.predict_proba,
         met,
         learned.data,
         **options,  # type: ignore[arg-type]
@@ -86,7 +86,7 @@ def _equal(one: Travelled, other: Travelled, order: Tensor) -> None:
 
 def test_routes_lead_from_the_people_to_goals(learned: FittedModels, rows: Tensor) -> None:
     network, journey = _network(learned), _journey(learned, FeasibleSet.of(learned.encoder, rows))
-    routes = find_routes(network, journey, TARGET, learned.subject.answers)
+    routes = find_routes(network, journey, TARGET, learned.explained.predict_proba)
     assert torch.equal(routes.points[:, 0], journey.start)
     assert not routes.late.any()
     goal = network.landmarks.z[TARGET.met(network.landmarks.answers)]
@@ -97,7 +97,7 @@ def test_goals_are_asked_about_as_the_person_would_be_there(learned: FittedModel
     for lock in (("city",), ("debt", "score")):
         journey = _journey(learned, _locked(learned, FeasibleSet.of(learned.encoder, rows), *lock))
         network = _network(learned)
-        routes = find_routes(network, journey, TARGET, learned.subject.answers)
+        routes = find_routes(network, journey, TARGET, learned.explained.predict_proba)
         met = _met(learned)(journey.rows(routes.points[:, -1], torch.arange(len(rows)), 0.0))
         assert met.any()
         assert journey.told is not None
@@ -115,7 +115,7 @@ def test_who_has_no_goal_among_the_nearest_nodes_goes_further(
         _journey(learned, _locked(learned, FeasibleSet.of(learned.encoder, rows), "score")),
         _network(learned),
     )
-    routes = find_routes(network, journey, TARGET, learned.subject.answers)
+    routes = find_routes(network, journey, TARGET, learned.explained.predict_proba)
     met = _met(learned)(journey.rows(routes.points[:, -1], torch.arange(len(rows)), 0.0))
     assert journey.told is not None
     further = 0
@@ -133,10 +133,10 @@ def test_who_has_no_goal_among_the_nearest_nodes_goes_further(
 def test_bridges_are_gaps(learned: FittedModels, rows: Tensor) -> None:
     network, journey = _network(learned), _journey(learned, FeasibleSet.of(learned.encoder, rows))
     assert network.graph is not None
-    plain = find_routes(network, journey, TARGET, learned.subject.answers)
+    plain = find_routes(network, journey, TARGET, learned.explained.predict_proba)
     everywhere = replace(network.graph, bridge=torch.ones_like(network.graph.bridge))
     bridged = find_routes(
-        Roadmap(network.terrain, network.landmarks, everywhere), journey, TARGET, learned.subject.answers
+        Roadmap(network.terrain, network.landmarks, everywhere), journey, TARGET, learned.explained.predict_proba
     )
     assert torch.equal(bridged.points, plain.points)
     steps = (plain.points[:, 2:] != plain.points[:, 1:-1]).any(-1).any(1)
@@ -177,7 +177,7 @@ def test_who_was_served_before_time_was_up_has_a_path(learned: FittedModels, row
 
 def test_ways_are_relaxed(learned: FittedModels, rows: Tensor) -> None:
     network, journey = _network(learned), _journey(learned, FeasibleSet.of(learned.encoder, rows))
-    routes = find_routes(network, journey, TARGET, learned.subject.answers)
+    routes = find_routes(network, journey, TARGET, learned.explained.predict_proba)
     ways = resample(routes.points, 8)
     relaxed = network.terrain.relaxed(ways, journey.told, steps=3)
     assert torch.equal(relaxed[:, [0, -1]], ways[:, [0, -1]])
@@ -225,7 +225,7 @@ def test_refined_ends_cost_no_more_and_are_no_less_plausible(learned: FittedMode
 
 
 def test_without_data_ends_stay_where_they_are(learned: FittedModels, rows: Tensor) -> None:
-    journey, ask = _journey(learned, FeasibleSet.of(learned.encoder, rows)), learned.subject.answers
+    journey, ask = _journey(learned, FeasibleSet.of(learned.encoder, rows)), learned.explained.predict_proba
     one = travel(_network(learned), journey, TARGET, ask, _met(learned), None)
     _equal(one, _travel(learned, journey, refine=False), torch.arange(len(rows)))
 
@@ -249,9 +249,9 @@ def test_a_network_that_others_have_used_gives_the_same_answer(learned: FittedMo
     journeys = [_journey(learned, part) for part in (scope, _locked(learned, scope, "sex"))]
     for outcome in (Target(2), TARGET):
         for journey in journeys:
-            travel(used, journey, outcome, learned.subject.answers, _met(learned, outcome), learned.data)
+            travel(used, journey, outcome, learned.explained.predict_proba, _met(learned, outcome), learned.data)
     for journey in reversed(journeys):
-        again = travel(used, journey, TARGET, learned.subject.answers, met, learned.data)
+        again = travel(used, journey, TARGET, learned.explained.predict_proba, met, learned.data)
         _equal(again, _travel(learned, journey), torch.arange(6))
 
 
@@ -260,7 +260,7 @@ def test_where_nobody_gets_there_paths_lead_to_the_most_probable(learned: Fitted
     found = _travel(learned, _journey(learned, FeasibleSet.of(learned.encoder, rows)), hopeless)
     assert not _met(learned, hopeless)(found.x).any()
     assert not found.late.any()
-    before, after = (TARGET.probability(learned.subject.answers(x)) for x in (rows, found.x[_last(found)]))
+    before, after = (TARGET.probability(learned.explained.predict_proba(x)) for x in (rows, found.x[_last(found)]))
     assert (after > before).float().mean() > 0.9
 
 
@@ -309,7 +309,7 @@ def test_every_point_is_within_scope_with_told_columns_to_the_bit(
 def test_ends_slide_to_where_they_cost_less_and_stay_valid_and_plausible(learned: FittedModels, rows: Tensor) -> None:
     scope = FeasibleSet.of(learned.encoder, rows)
     journey, network, everybody = _journey(learned, scope), _network(learned), torch.arange(len(rows))
-    routes = find_routes(network, journey, TARGET, learned.subject.answers)
+    routes = find_routes(network, journey, TARGET, learned.explained.predict_proba)
     z, share = routes.points[:, -1], torch.zeros(len(rows))
     before = Ends(z, share, journey.rows(z, everybody, share[:, None]))
     assert _met(learned)(before.x).all()

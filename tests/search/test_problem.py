@@ -22,7 +22,7 @@ FIELDS = ("row", "x", "z", "sigma", "probability", "reason", "led")
 @pytest.fixture(scope="module")
 def rows(learned: FittedModels) -> Tensor:
     """Rows that the model denies what is wanted."""
-    return learned.rows[~TARGET.met(learned.answers)][:60]
+    return learned.rows[~TARGET.met(learned.probabilities)][:60]
 
 
 def _pursue(
@@ -42,7 +42,7 @@ def test_paths_begin_at_the_row_and_end_where_the_model_says_yes(learned: Fitted
     first = torch.cat([torch.tensor([0]), paths.last[:-1] + 1])
     assert torch.equal(paths.x[first], rows)
     assert torch.equal(learned.encoder.round(paths.x), paths.x)
-    answers = learned.subject.answers(paths.x)
+    answers = learned.explained.predict_proba(paths.x)
     torch.testing.assert_close(paths.probability, TARGET.probability(answers))
     reached = paths.reason == StopReason.CONFIDENCE_REACHED
     assert 5 < reached.sum() < len(rows)
@@ -106,7 +106,7 @@ def test_a_surrogate_is_followed_further_than_the_model_and_the_first_accepted_p
     one, other = (quest.pursue(method, FeasibleSet.of(learned.encoder, rows), TARGET) for quest in (exact, asked))
     for name in FIELDS:
         assert torch.equal(getattr(one, name), getattr(other, name)), name
-    wrong = replace(asked, answers=lambda x: learned.subject.answers(x).flip(-1))
+    wrong = replace(asked, answers=lambda x: learned.explained.predict_proba(x).flip(-1))
     paths = wrong.pursue(method, FeasibleSet.of(learned.encoder, rows), TARGET)
     assert torch.equal(TARGET.met(wrong.answers(paths.x))[paths.last], paths.found), "the model has the last word"
 
@@ -146,23 +146,23 @@ def test_many_rows_are_searched_in_parts_with_the_same_result(
 
 def test_the_line_to_the_nearest_accepted_row_is_legal(learned: FittedModels, rows: Tensor) -> None:
     paths = learned.quest(SearchOptions()).line(
-        FeasibleSet.of(learned.encoder, rows), learned.rows, learned.answers, TARGET
+        FeasibleSet.of(learned.encoder, rows), learned.rows, learned.probabilities, TARGET
     )
     assert torch.equal(learned.encoder.round(paths.x), paths.x)
     assert torch.bincount(paths.row).tolist() == [11] * len(rows)
     ends = paths.x[paths.last]
-    accepted = learned.rows[TARGET.met(learned.answers)]
+    accepted = learned.rows[TARGET.met(learned.probabilities)]
     weights = learned.encoder.weights
     distance = torch.cdist(rows * weights, accepted * weights)
     torch.testing.assert_close(((ends - rows) * weights).norm(dim=-1), distance.amin(1), rtol=1e-4, atol=1e-4)
-    assert TARGET.met(learned.subject.answers(ends)).all()
+    assert TARGET.met(learned.explained.predict_proba(ends)).all()
     assert torch.equal(paths.x[paths.last - 10], rows)
 
 
 def test_without_an_accepted_row_the_line_is_a_point(learned: FittedModels, rows: Tensor) -> None:
     nobody = replace(TARGET, confidence=0.9999999)
     paths = learned.quest(SearchOptions()).line(
-        FeasibleSet.of(learned.encoder, rows), learned.rows, learned.answers, nobody
+        FeasibleSet.of(learned.encoder, rows), learned.rows, learned.probabilities, nobody
     )
     assert torch.equal(paths.x, rows)
     assert (paths.reason == StopReason.NO_WAY_DOWN).all()

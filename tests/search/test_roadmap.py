@@ -10,8 +10,7 @@ from torch import Tensor
 
 from counterpath.fitting.fitted import FittedModels
 from counterpath.geometry.neighbours import Neighbours
-from counterpath.models.conditioning import heard
-from counterpath.models.latent import given as told_about
+from counterpath.models.latent import context_for, split_context
 from counterpath.models.training import seeded
 from counterpath.search import roadmap as network_module
 from counterpath.search.objective import Target
@@ -31,7 +30,7 @@ def _told(learned: FittedModels, row: int, *features: str) -> Tensor:
     """What the model is told about somebody who keeps some features."""
     mask = torch.zeros_like(learned.rows[:1], dtype=torch.bool)
     mask[:, learned.encoder.columns(*features)] = True
-    told = told_about(learned.space, learned.rows[row : row + 1], mask)
+    told = context_for(learned.space, learned.rows[row : row + 1], mask)
     assert told is not None
     return told
 
@@ -74,12 +73,14 @@ def test_representatives_are_in_random_order() -> None:
 
 def test_landmarks_are_legal_rows_with_codes_and_answers(learned: FittedModels) -> None:
     rows = learned.rows[:80]
-    found = Landmarks.of(learned.space, learned.encoder.round, rows, learned.answers[:80], learned.ask, 3)
+    found = Landmarks.of(
+        learned.space, learned.encoder.round, rows, learned.probabilities[:80], learned.predict_proba, 3
+    )
     assert torch.equal(learned.encoder.round(found.x), found.x)
-    assert torch.equal(found.answers, learned.subject.answers(found.x))
-    chosen = rows[representatives(rows, learned.answers[:80], 3)]
+    assert torch.equal(found.answers, learned.explained.predict_proba(found.x))
+    chosen = rows[representatives(rows, learned.probabilities[:80], 3)]
     torch.testing.assert_close(found.z, learned.space.encode(chosen), rtol=1e-4, atol=1e-5)
-    decoded = learned.encoder.round(learned.space.decode(found.z, told_about(learned.space, chosen)).detach())
+    decoded = learned.encoder.round(learned.space.decode(found.z, context_for(learned.space, chosen)).detach())
     torch.testing.assert_close(found.x, decoded, rtol=1e-4, atol=1e-4)
 
 
@@ -94,14 +95,14 @@ def test_goals_are_what_is_wanted_or_what_comes_closest() -> None:
 
 
 def test_who_keeps_nothing_is_in_the_whole_network(network: Roadmap, learned: FittedModels) -> None:
-    told = told_about(learned.space, learned.rows[:1])
+    told = context_for(learned.space, learned.rows[:1])
     world = network.world(told)
     assert world.free
     assert world.graph is network.graph
     assert torch.equal(world.z, network.landmarks.z)
     assert world.places.tolist() == list(range(len(world.z)))
     assert network.world(told) is world
-    assert network.world(told_about(learned.space, learned.rows[5:6])) is world, "nothing is told about either"
+    assert network.world(context_for(learned.space, learned.rows[5:6])) is world, "nothing is told about either"
 
 
 @pytest.mark.parametrize("features", [("sex",), ("city", "debt"), ("score", "children", "member")])
@@ -118,7 +119,7 @@ def test_a_world_has_the_nodes_that_are_nearest_in_what_is_kept(
     assert torch.equal(world.z, network.landmarks.z[world.places])
     assert torch.equal(world.decoded.mean[:, columns], learned.rows[7, columns].expand(50, -1)), "exactly"
     assert world.graph.count == 50
-    assert world.graph.field(torch.arange(50) == 0).cost.isfinite().all()
+    assert world.graph.shortest_paths(torch.arange(50) == 0).cost.isfinite().all()
 
 
 def test_a_world_has_further_goals_if_they_are_asked_for(
@@ -136,10 +137,10 @@ def test_a_world_has_further_goals_if_they_are_asked_for(
     closest = away[goal].sort().values[:5]
     assert (away[more] <= closest[-1]).all()
     assert int(goal[wide.places].sum()) >= 5
-    assert wide.graph.field(goal[wide.places]).cost.isfinite().all()
+    assert wide.graph.shortest_paths(goal[wide.places]).cost.isfinite().all()
     assert torch.equal(wide.places, wide.places.sort().values)
     assert torch.equal(whole.decoded.mean[wide.places], wide.decoded.mean)
-    assert whole.graph.field(goal).cost.isfinite().tolist() == goal.tolist(), "it has no edges"
+    assert whole.graph.shortest_paths(goal).cost.isfinite().tolist() == goal.tolist(), "it has no edges"
 
 
 def test_edges_cost_what_the_terrain_says(
@@ -183,7 +184,7 @@ def test_worlds_are_kept_and_do_not_hang_on_those_before(
 
 
 def test_ways_of_the_whole_network_are_made_once_for_each_outcome(network: Roadmap, learned: FittedModels) -> None:
-    world = network.world(told_about(learned.space, learned.rows[:1]))
+    world = network.world(context_for(learned.space, learned.rows[:1]))
     outcomes = [Target(1, confidence=0.6), Target(2), Target(1, other=True)]
     fields = [network.ways(world, wanted) for wanted in outcomes]
     for wanted, field in zip(outcomes, fields, strict=True):
@@ -195,7 +196,7 @@ def test_ways_of_the_whole_network_are_made_once_for_each_outcome(network: Roadm
 def test_a_network_is_laid_with_the_same_edges_again(network: Roadmap, learned: FittedModels) -> None:
     assert network.graph is not None
     few = Landmarks(*(part[:100] for part in (network.landmarks.x, network.landmarks.z, network.landmarks.answers)))
-    told = told_about(learned.space, few.x[:1])
+    told = context_for(learned.space, few.x[:1])
     one, other = (Roadmap.laid(network.terrain, few, told, 0).graph for _ in range(2))
     assert one is not None
     assert other is not None
@@ -213,7 +214,7 @@ def _ways(
 
 
 def test_people_get_on_where_the_whole_way_is_cheapest(network: Roadmap, learned: FittedModels) -> None:
-    world = network.world(told_about(learned.space, learned.rows[:1]))
+    world = network.world(context_for(learned.space, learned.rows[:1]))
     field, terrain = network.ways(world, TARGET), network.terrain
     with seeded(0):
         start = world.z[torch.randperm(len(world.z))[:12]] + 0.1 * torch.randn(12, world.z.shape[1])
@@ -232,7 +233,7 @@ def test_people_get_on_where_the_whole_way_is_cheapest(network: Roadmap, learned
             if pieces == 2 or float(highest) <= limit:
                 options.append((float(cost) + float(field.cost[node]), node))
         best = min(options)[1]
-        way = field.ways(torch.tensor([best]))[0]
+        way = field.follow(torch.tensor([best]))[0]
         assert torch.equal(points[person, 1 : len(way) + 1], world.z[way])
         assert (points[person, len(way) :] == world.z[way[-1]]).all(), "then it waits"
         assert field.cost[way[-1]] == 0
@@ -240,7 +241,7 @@ def test_people_get_on_where_the_whole_way_is_cheapest(network: Roadmap, learned
 
 
 def test_ways_do_not_depend_on_who_else_is_on_the_way(network: Roadmap, learned: FittedModels) -> None:
-    world = network.world(told_about(learned.space, learned.rows[:1]))
+    world = network.world(context_for(learned.space, learned.rows[:1]))
     field = network.ways(world, TARGET)
     goal = (field.cost == 0).nonzero()[:, 0]
     start, ends = learned.space.encode(learned.rows[:40]).detach(), goal[:4].expand(40, -1)
@@ -252,7 +253,7 @@ def test_ways_do_not_depend_on_who_else_is_on_the_way(network: Roadmap, learned:
 
 
 def test_a_straight_way_is_taken_only_where_it_stays_on_the_data(network: Roadmap, learned: FittedModels) -> None:
-    world = network.world(told_about(learned.space, learned.rows[:1]))
+    world = network.world(context_for(learned.space, learned.rows[:1]))
     field = network.ways(world, TARGET)
     goal = (field.cost == 0).nonzero()[:, 0]
     far = field.cost[torch.arange(40)] > 0
@@ -269,7 +270,7 @@ def test_a_straight_way_is_taken_only_where_it_stays_on_the_data(network: Roadma
 
 def test_a_told_column_is_heard_in_every_world(network: Roadmap, learned: FittedModels) -> None:
     told = _told(learned, 3, "sex")
-    values, mask = heard(told)
+    values, mask = split_context(told)
     assert mask.sum() == 1
     assert torch.equal(values[mask], learned.rows[3, learned.encoder.columns("sex")])
     assert network.world(told).told is not None

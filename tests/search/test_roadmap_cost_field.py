@@ -6,7 +6,7 @@ from torch import Tensor
 
 from counterpath.geometry.curve import length, metric_field
 from counterpath.geometry.linearize import Linearization, jacobian_autodiff
-from counterpath.geometry.metric import euclidean, priced, pullback
+from counterpath.geometry.metric import euclidean, pullback, scaled_by_uncertainty
 from counterpath.models.latent import IdentityModel
 from counterpath.models.training import seeded
 from counterpath.search.roadmap import CostField
@@ -34,7 +34,7 @@ class Flat(Hill):
         return torch.full_like(z, 3 * LEVEL)
 
 
-HILL = CostField(Hill(), priced(pullback, LEVEL), 2 * LEVEL)
+HILL = CostField(Hill(), scaled_by_uncertainty(pullback, LEVEL), 2 * LEVEL)
 LEFT, RIGHT = torch.tensor([[-2.0, 0.05]]).double(), torch.tensor([[2.0, 0.05]]).double()
 
 
@@ -60,7 +60,7 @@ def test_a_price_is_the_length_times_the_price_of_the_place() -> None:
     with seeded(0):
         start, end = torch.randn(2, 7, 2, dtype=torch.float64)
     for pieces in (1, 2, 5):
-        cost, highest = CostField(Flat(), priced(pullback, LEVEL), 1.0).price(start, end, None, pieces)
+        cost, highest = CostField(Flat(), scaled_by_uncertainty(pullback, LEVEL), 1.0).price(start, end, None, pieces)
         torch.testing.assert_close(cost, (end - start).norm(dim=-1) * (1 + 3))
         torch.testing.assert_close(highest, torch.full((7,), 3 * LEVEL).double())
 
@@ -95,12 +95,12 @@ def test_ends_that_have_been_decoded_are_not_decoded_again() -> None:
 
 
 def test_a_price_does_not_depend_on_other_lines_or_the_direction() -> None:
-    vae = random_vae(told=True, held=(0,), blocks=((1, 4), (4, 6)))
+    vae = random_vae(conditional=True, always_conditioned=(0,), blocks=((1, 4), (4, 6)))
     with seeded(0):
         start, end = torch.randn(2, 150, 3, dtype=torch.float64)
-        told = vae.given(torch.rand(150, 6, dtype=torch.float64))
+        told = vae.context(torch.rand(150, 6, dtype=torch.float64))
     assert told is not None
-    terrain = CostField(vae, priced(pullback, 0.5), 1.0)
+    terrain = CostField(vae, scaled_by_uncertainty(pullback, 0.5), 1.0)
     cost, highest = terrain.price(start, end, told, 3)
     some = torch.tensor([140, 3, 77])
     for one, other in zip(terrain.price(start[some], end[some], told[some], 3), (cost, highest), strict=True):
@@ -119,7 +119,9 @@ def test_the_level_and_the_edge_are_those_of_the_data() -> None:
     spread = Hill().uncertainty(z).mean(1)
     assert terrain.edge == pytest.approx(float(spread.quantile(0.99)))
     lin = Hill().linearize(z)
-    torch.testing.assert_close(terrain.metric(lin), priced(pullback, float(spread.mean()))(lin), rtol=1e-9, atol=0)
+    torch.testing.assert_close(
+        terrain.metric(lin), scaled_by_uncertainty(pullback, float(spread.mean()))(lin), rtol=1e-9, atol=0
+    )
     plain = CostField.of(Hill(), pullback, z, None, plain=True)
     assert torch.equal(plain.metric(lin), pullback(lin))
     assert plain.edge == terrain.edge
@@ -148,12 +150,12 @@ def test_relaxed_curves_bend_around_the_hill_between_the_same_ends() -> None:
 
 
 def test_what_is_told_goes_with_each_curve_and_curves_are_relaxed_alone() -> None:
-    vae = random_vae(told=True, held=(0,), blocks=((1, 4), (4, 6)))
+    vae = random_vae(conditional=True, always_conditioned=(0,), blocks=((1, 4), (4, 6)))
     with seeded(0):
         curves = 0.1 * torch.randn(5, 7, 3, dtype=torch.float64).cumsum(1)
-        told = vae.given(torch.rand(5, 6, dtype=torch.float64))
+        told = vae.context(torch.rand(5, 6, dtype=torch.float64))
     assert told is not None
-    terrain = CostField(vae, priced(pullback, 0.5), 1.0)
+    terrain = CostField(vae, scaled_by_uncertainty(pullback, 0.5), 1.0)
     together = terrain.relaxed(curves, told, steps=3)
     context = told.repeat_interleave(6, 0)
     before, after = (

@@ -47,7 +47,7 @@ def test_it_stops_where_the_model_says_yes_to_the_legal_row(
     learned: FittedModels, scope: FeasibleSet, here: Slope
 ) -> None:
     done = _rules(learned, scope, SearchOptions())[0](here)
-    assert torch.equal(done, TARGET.met(learned.subject.answers(scope.legal(here.x))))
+    assert torch.equal(done, TARGET.met(learned.explained.predict_proba(scope.legal(here.x))))
     assert 0 < done.sum() < len(done)
 
 
@@ -57,7 +57,7 @@ def test_only_what_asks_our_own_classifier_says_that_it_never_waits(learned: Fit
     assert not any(rule.never_waits for rule in _rules(learned, scope, SearchOptions(allow_copies=False))), (
         "it looks for neighbours"
     )
-    users = learned.subject.answers.__call__
+    users = learned.explained.predict_proba.__call__
     assert not any(rule.never_waits for rule in _rules(learned, scope, SearchOptions(), answers=lambda x: users(x)))
 
 

@@ -149,7 +149,7 @@ def _clear(training: Path) -> None:
 def _show_summary(explainer: Explainer, table: pd.DataFrame, out: Path) -> None:
     diagnostics, frozen = explainer.diagnostics(), explainer.schema_.immutable
     show(f"{len(table):,} rows, {len(explainer.schema_)} features, immutable: {', '.join(frozen) or 'none'}")
-    show(f"model: {explainer.models_.subject.name}, classes: {', '.join(map(str, explainer.classes_))}")
+    show(f"model: {explainer.models_.explained.name}, classes: {', '.join(map(str, explainer.classes_))}")
     show(f"the models that explanations rest on are {diagnostics.verdict} here")
     for finding in diagnostics.findings:
         show(f"  {finding.level}: {finding.text} Try {finding.advice}")

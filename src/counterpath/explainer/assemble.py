@@ -171,7 +171,7 @@ def assemble(
         quality: The same as numbers.
         started: When the request came, by `time.monotonic`.
     """
-    plans, classes = request.plans, models.subject.classes
+    plans, classes = request.plans, models.explained.classes
     index = plan_index(factuals.index, plans)
     factuals = factuals.iloc[np.repeat(np.arange(len(factuals)), plans)].set_axis(index)
     count = len(factuals)
@@ -252,7 +252,9 @@ def _as_returned(models: FittedModels, group: Group, counterfactuals: pd.DataFra
     A feature that is as it was is returned as it was given; what it is decoded as differs in the eighth digit.
     """
     rows = counterfactuals.iloc[group.index.cpu().numpy()]
-    after = torch.where(group.moved[:, None], models.subject.about(rows, group.counterfactual), group.before)
+    after = torch.where(
+        group.moved[:, None], models.explained.predict_proba_table(rows, group.counterfactual), group.before
+    )
     status = list(group.status)
     for where in (~group.target.is_reached(after)).nonzero()[:, 0].tolist():
         if status[where].code.found:

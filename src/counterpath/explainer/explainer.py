@@ -26,7 +26,7 @@ from counterpath.fitting.fitted import FittedModels
 from counterpath.fitting.persistence import fitting_together, pack, parameters_from_json, parameters_to_json, unpack
 from counterpath.fitting.prepare import TargetColumn, prepare_rows, prepare_training, unknown_categories
 from counterpath.fitting.train import FitConfig, Sizes, fit_models, labels_for
-from counterpath.models.explained import Labels, labels_of
+from counterpath.models.explained import Labels, encode_labels
 from counterpath.models.generator import Autoencoder
 from counterpath.models.training import Run
 from counterpath.search.geodesic import AMBIENT_METRICS
@@ -162,7 +162,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         run = Run(seed=self.seed, checkpoint=None if checkpoint is None else Path(checkpoint), progress=self.progress)
         prepared = prepare_training(table, target, schema, encoder, missing=self.missing)
         rows = prepared.encoder.encode(prepared.features).to(device)
-        labelled = None if prepared.labels is None else labels_of(prepared.labels)
+        labelled = None if prepared.labels is None else encode_labels(prepared.labels)
         config = FitConfig(model, generator, method, self.class_weight, self.representation_layer, sizes, run, options)
         models = fit_models(config, prepared.encoder, rows, labelled)
         diagnosed = diagnose(models, labels=labels_for(models, labelled), seed=self.seed)
@@ -202,7 +202,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
             ranges: By feature where it must stay: (low, high), either of them None for an open end, for numbers and
                 ordinal features; for others the categories that are allowed.
             max_changes: How many features may change.
-            feature_costs: By feature what changing it costs; 1 for those that are not named.
+            feature_costs: By feature what changing it costs; 1 for those that are not qualified_name.
             plans: How many different counterfactuals to find for every row.
 
         Raises:
@@ -268,8 +268,8 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         models = self._models()
         frame, _ = prepare_rows(table, self.schema_, self.target_, self.imputer_)
         x = models.encoder.encode(frame).to(models.rows.device)
-        probabilities = models.subject.about(frame, x).double().cpu().numpy()
-        return pd.DataFrame(probabilities, index=frame.index, columns=list(models.subject.classes))
+        probabilities = models.explained.predict_proba_table(frame, x).double().cpu().numpy()
+        return pd.DataFrame(probabilities, index=frame.index, columns=list(models.explained.classes))
 
     def predict(self, table: Any) -> pd.Series:
         """The class that the explained model predicts for every row."""
@@ -292,7 +292,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         """Write everything that was fitted into a model directory, atomically.
 
         It holds the training rows (encoded), because distances to the data need them. A model, generator or
-        method of the user's own is not stored but named, and asked for by `load`.
+        method of the user's own is not stored but qualified_name, and asked for by `load`.
         """
         config, tensors = pack(self._models())
         config |= {
@@ -347,8 +347,8 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         self.diagnostics_ = diagnostics
         self.encoder_: Encoder = models.encoder
         self.schema_: Schema = models.encoder.schema
-        self.classes_: Labels = models.subject.classes
-        self.representation_: str = getattr(models.subject.classifier, "layer", "its last hidden layer")
+        self.classes_: Labels = models.explained.classes
+        self.representation_: str = getattr(models.explained.classifier, "layer", "its last hidden layer")
         if warn and diagnostics.alarm:
             warnings.warn(f"{diagnostics.alarm} See explainer.diagnostics().", CounterpathWarning, stacklevel=3)
         return self
@@ -367,4 +367,4 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
     def _settings(self) -> dict[str, Any]:
         """What an answer depends on beside the request."""
         own = {name: getattr(self, name) for name in (*SEARCH_SETTINGS, "seed", "ambient_metric", "uncertainty_cost")}
-        return {**own, "model": self._models().subject.name, "representation_layer": self.representation_}
+        return {**own, "model": self._models().explained.name, "representation_layer": self.representation_}

@@ -89,8 +89,8 @@ class Solver:
     @property
     def target_index(self) -> int | None:
         """The index of the target class; None for any class but the present one."""
-        explained, wanted = self.models.subject, self.request.target_class
-        return None if wanted == OTHER and OTHER not in explained.classes else explained.index(wanted)
+        explained, wanted = self.models.explained, self.request.target_class
+        return None if wanted == OTHER and OTHER not in explained.classes else explained.class_index(wanted)
 
     def solve(self, frame: pd.DataFrame, index: Tensor) -> Iterator[tuple[Group, Paths]]:
         """Search for every row, in groups with the same target that are not too large.
@@ -111,7 +111,7 @@ class Solver:
         models, constraints, target_index = self.models, self.constraints, self.target_index
         x = models.encoder.encode(frame).to(models.rows.device)
         bounds, costs = constraints.bounds(models.encoder, frame, x), constraints.weights(models.encoder)
-        probabilities = models.subject.about(frame, x)
+        probabilities = models.explained.predict_proba_table(frame, x)
         predicted = probabilities.argmax(-1)
         for present in [0] if target_index is not None else predicted.unique().tolist():
             member = torch.ones_like(predicted, dtype=torch.bool) if target_index is not None else predicted == present
@@ -144,7 +144,7 @@ class Solver:
             return self.models.search(self.method, within, target, self.options)
 
         def probability(x: Tensor) -> Tensor:
-            return target.probability(self.models.subject.answers(x))
+            return target.probability(self.models.explained.predict_proba(x))
 
         if request.plans == 1:
             paths = one_plan(search, feasible, probability, max_changes)

@@ -32,7 +32,7 @@ from counterpath.explorer.plotting import (
 )
 from counterpath.fitting.fitted import FittedModels
 from counterpath.geometry.metric import DAMPING, damped, volume
-from counterpath.models.latent import given
+from counterpath.models.latent import context_for
 from counterpath.search.methods import geometry_of
 from counterpath.utils.blocks import map_blocks
 
@@ -314,10 +314,10 @@ def relief_for(explainer: Explainer, person: pd.DataFrame, method: str = "rsgd")
     with torch.no_grad():
         codes = _codes_at(learned, places).to(learned.rows)
         row = learned.encoder.encode(person[list(learned.encoder.schema.names)].head(1)).to(learned.rows)
-        told = given(learned.latent, row.expand(len(codes), -1))
+        context = context_for(learned.latent, row.expand(len(codes), -1))
         metric = geometry_of(method, learned.search_models)[1]
         heights = map_blocks(
-            lambda z, context: volume(damped(metric(learned.latent.linearize(z, context)), DAMPING)), codes, told
+            lambda z, context: volume(damped(metric(learned.latent.linearize(z, context)), DAMPING)), codes, context
         )
     grid = heights.double().cpu().numpy().reshape(len(y), len(x))
     flat = len(view.center) == 2

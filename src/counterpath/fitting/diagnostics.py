@@ -11,7 +11,7 @@ from torch import Tensor
 from counterpath.data.schema import KINDS
 from counterpath.fitting.fitted import FittedModels
 from counterpath.models.calibration import Calibration, calibrate
-from counterpath.models.latent import given
+from counterpath.models.latent import context_for
 from counterpath.models.surrogate import Agreement
 from counterpath.utils.blocks import map_blocks
 from counterpath.utils.errors import GeometryError
@@ -196,23 +196,23 @@ def diagnose(learned: FittedModels, *, labels: Tensor | None = None, seed: int =
     train = learned.rows[~learned.held_out]
     space = learned.latent
     with torch.no_grad():
-        decoded = map_blocks(space.decode, map_blocks(space.encode, test), given(space, test))
+        decoded = map_blocks(space.decode, map_blocks(space.encode, test), context_for(space, test))
         again = learned.encoder.round(decoded)
     try:
         calibration = calibrate(space, train, test, seed=seed)
     except GeometryError:  # reported as a finding
         calibration = None
-    decided = torch.bincount(learned.answers.argmax(-1), minlength=len(learned.subject.classes))
+    decided = torch.bincount(learned.probabilities.argmax(-1), minlength=len(learned.explained.classes))
     coverage = pd.DataFrame(
         {
-            "class": [str(label) for label in learned.subject.classes],
-            "share": (decided.double() / len(learned.answers)).tolist(),
+            "class": [str(label) for label in learned.explained.classes],
+            "share": (decided.double() / len(learned.probabilities)).tolist(),
         }
     )
     return Diagnostics(
         _reconstruction(learned, test, again),
         calibration,
-        learned.subject.agreement,
+        learned.explained.agreement,
         coverage,
         len(test),
         held_out,
@@ -223,7 +223,7 @@ def diagnose(learned: FittedModels, *, labels: Tensor | None = None, seed: int =
 def _balanced_accuracy(learned: FittedModels, labels: Tensor) -> float:
     """The mean over the classes of the share of held-out rows that is predicted right."""
     measured = learned.held_out if bool(learned.held_out.any()) else ~learned.held_out
-    right = (learned.answers.argmax(-1) == labels)[measured].double()
+    right = (learned.probabilities.argmax(-1) == labels)[measured].double()
     labels = labels[measured]
     return float(torch.stack([right[labels == place].mean() for place in labels.unique()]).mean())
 

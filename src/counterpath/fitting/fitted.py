@@ -11,7 +11,7 @@ from torch import Tensor
 
 from counterpath.data.encoding import Encoder
 from counterpath.geometry.neighbours import Neighbours
-from counterpath.models.explained import Subject
+from counterpath.models.explained import ExplainedModel
 from counterpath.models.flow import FlowModel
 from counterpath.models.generator import Generator
 from counterpath.models.latent import LatentModel
@@ -78,12 +78,12 @@ class FittedModels:
 
     Attributes:
         encoder: Tables to tensors and back.
-        subject: The explained model.
+        explained: The explained model.
         generator: The space to search in: our VAE, or a user's generator with our uncertainty.
         flow: A normalizing flow, where the method needs one.
         rows: The training rows, encoded.
         held_out: Which of them the models were not trained on.
-        answers: What the explained model says about them.
+        probabilities: What the explained model says about them.
         landmarks: Training rows as they are decoded, where local searches that get stuck fall back to.
         seed: Of all randomness.
         states: By the names of methods the method and what it has fitted. That of the explainer's own method is there
@@ -92,12 +92,12 @@ class FittedModels:
     """
 
     encoder: Encoder
-    subject: Subject
+    explained: ExplainedModel
     generator: VAE | Generator
     flow: FlowModel | None
     rows: Float[Tensor, "n D"]
     held_out: Tensor
-    answers: Float[Tensor, "n K"]
+    probabilities: Float[Tensor, "n K"]
     landmarks: Landmarks | None = None
     seed: int = 0
     states: dict[str, tuple[Method, Any]] = field(default_factory=dict, repr=False, compare=False)
@@ -105,7 +105,7 @@ class FittedModels:
     @cached_property
     def search_models(self) -> AnyModels:
         """The models as they are searched."""
-        return SearchModels[Any, Any](self.subject.classifier, self.generator, self.flow).folded()
+        return SearchModels[Any, Any](self.explained.classifier, self.generator, self.flow).folded()
 
     @property
     def latent(self) -> LatentModel:
@@ -144,10 +144,10 @@ class FittedModels:
         return SearchSetup(
             self.encoder,
             self.search_models,
-            self.subject.answers,
-            self.subject.kind != "asked",
+            self.explained.predict_proba,
+            self.explained.kind != "black-box",
             self.rows,
-            self.answers,
+            self.probabilities,
             self.landmarks,
             self.plausibility,
             self.seed,
@@ -185,7 +185,7 @@ class FittedModels:
 
     def predict_proba(self, x: Float[Tensor, "m D"]) -> Float[Tensor, "m K"]:
         """What the explained model says about rows; about the training rows it is asked only once."""
-        return self.answers if x is self.rows else self.subject.answers(x)
+        return self.probabilities if x is self.rows else self.explained.predict_proba(x)
 
     @cached_property
     def latent_map(self) -> LatentMap:
@@ -197,11 +197,11 @@ class FittedModels:
         """Where training rows lie on the map, at most `count` of them, and what the model predicts for them."""
         rows = torch.randperm(len(self.rows), generator=torch.Generator().manual_seed(0))[:count]
         where = self.latent_map.points[rows]
-        predicted = self.answers[rows.to(self.answers.device)].argmax(-1).tolist()
+        predicted = self.probabilities[rows.to(self.probabilities.device)].argmax(-1).tolist()
         return pd.DataFrame(
             {
                 "map_x": where[:, 0].numpy(),
                 "map_y": where[:, 1].numpy(),
-                "predicted": [self.subject.classes[index] for index in predicted],
+                "predicted": [self.explained.classes[index] for index in predicted],
             }
         )

@@ -31,8 +31,8 @@ from torch import Tensor, nn
 from counterpath.data.encoding import Encoder
 from counterpath.fitting.fitted import FittedModels
 from counterpath.fitting.train import torch_subject
-from counterpath.models.classifier import Classifier
-from counterpath.models.explained import Subject, TorchClassifier, asked, asked_table, differentiable, named
+from counterpath.models.classifier import Classifier, blockwise_proba
+from counterpath.models.explained import ExplainedModel, TorchClassifier, black_box_proba, qualified_name, table_proba
 from counterpath.models.flow import FlowModel
 from counterpath.models.generator import Generator
 from counterpath.models.layers import fold
@@ -335,32 +335,32 @@ def _write(path: Path, content: bytes) -> None:
 
 M = TypeVar("M", bound=nn.Module)
 
-_PROBES = 64
-_CLOSE = 1e-4
+_PROBES = 64  # rows on which a user's model is tried at load: enough to tell another one, and fast
+_CLOSE = 1e-4  # of probability: what other hardware or versions of a library may change
 
 
 def pack(models: FittedModels) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Everything that was fitted, as JSON and tensors. A user's own models and methods are named, not stored."""
-    subject, generator = models.subject, models.generator
-    tensors = {"rows": models.rows, "held_out": models.held_out, "answers": models.answers}
+    """Everything that was fitted, as JSON and tensors. A user's own models and methods are qualified_name, not stored."""
+    explained, generator = models.explained, models.generator
+    tensors = {"rows": models.rows, "held_out": models.held_out, "probabilities": models.probabilities}
     precision = generator.precision
     config: dict[str, Any] = {
         "encoder": models.encoder.to_json(),
-        "classes": list(subject.classes),
-        "subject": {"kind": subject.kind, "name": subject.name},
+        "classes": list(explained.classes),
+        "explained": {"kind": explained.kind, "name": explained.name},
         "generator": {"centers": len(precision.centers), "zeta": precision.zeta, "latent": generator.latent},
         "flow": models.flow is not None,
         "seed": models.seed,
         "methods": list(models.states),
     }
-    if subject.kind != "torch":
-        config["subject"]["agreement"] = subject.agreement and asdict(subject.agreement)
-        tensors |= _prefixed("classifier", subject.classifier.state_dict())  # type: ignore[attr-defined]
+    if explained.kind != "torch":
+        config["explained"]["agreement"] = explained.agreement and asdict(explained.agreement)
+        tensors |= _prefixed("classifier", explained.classifier.state_dict())  # type: ignore[attr-defined]
     else:
-        assert isinstance(subject.classifier, TorchClassifier)
-        config["subject"]["layer"] = subject.classifier.asked
+        assert isinstance(explained.classifier, TorchClassifier)
+        config["explained"]["layer"] = explained.classifier.layer_name
     if isinstance(generator, Generator):
-        config["generator"] |= {"kind": "own", "name": named(generator.autoencoder)}
+        config["generator"] |= {"kind": "own", "name": qualified_name(generator.autoencoder)}
         tensors |= _prefixed("generator", precision.state_dict())
     else:
         config["generator"] |= {"kind": "vae", **_shape(generator)}
@@ -399,16 +399,18 @@ def unpack(
         tensors = {name: tensor.to(device) for name, tensor in tensors.items()}
         encoder = Encoder.from_json(config["encoder"])
         latent = _generator(config["generator"], encoder, tensors, generator)
-        subject = _subject(config, encoder, tensors, model)
+        explained = _explained_model(config, encoder, tensors, model)
         flow = _filled(FlowModel(encoder.width), "flow", tensors) if config["flow"] else None
         landmarks = Landmarks(*(tensors[f"landmarks.{name}"] for name in _LANDMARKS))
-        rows, held_out, answers = tensors["rows"], tensors["held_out"].bool(), tensors["answers"]
-        models = FittedModels(encoder, subject, latent, flow, rows, held_out, answers, landmarks, config["seed"])
+        rows, held_out = tensors["rows"], tensors["held_out"].bool()
+        models = FittedModels(
+            encoder, explained, latent, flow, rows, held_out, tensors["probabilities"], landmarks, config["seed"]
+        )
         for name in config["methods"]:
             fitted = method if name == method.name else resolve_method(name)
             its_tensors = _under(f"methods.{name}", tensors)
             models.states[name] = fitted, fitted.state_from_tensors(models.setup, options, its_tensors)
-    if subject.kind != "own":
+    if explained.kind != "own":
         _insist_same(models, model)
     return models
 
@@ -416,13 +418,13 @@ def unpack(
 def parameters_to_json(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """An explainer's parameters as JSON.
 
-    Labels need not be text there, so their weights are a list of pairs; a method of the user's own is named.
+    Labels need not be text there, so their weights are a list of pairs; a method of the user's own is qualified_name.
     """
     weights, method = parameters["class_weight"], parameters["method"]
     pairs = [[label, weight] for label, weight in weights.items()] if isinstance(weights, Mapping) else weights
     if isinstance(method, Method):
         known = method.name in method_names() and type(resolve_method(method.name)) is type(method)
-        method = method.name if known else {"own": named(method), "name": method.name}
+        method = method.name if known else {"own": qualified_name(method), "name": method.name}
     return {**parameters, "class_weight": pairs, "method": method}
 
 
@@ -439,8 +441,8 @@ def parameters_from_json(value: Mapping[str, Any], device: str, method: Method |
     if isinstance(stored, str):
         if method is not None:
             raise InputError(f"this explainer was fitted with method {stored!r}; load it without method=")
-    elif method is None or named(method) != stored["own"]:
-        given = "" if method is None else f", not {named(method)}"
+    elif method is None or qualified_name(method) != stored["own"]:
+        given = "" if method is None else f", not {qualified_name(method)}"
         raise InputError(
             f"this explainer searches by a method of yours, {stored['own']}{given}, which is not stored with it: "
             "load(…, method=…)"
@@ -465,34 +467,38 @@ def fitting_together() -> Iterator[None]:
         ) from error
 
 
-def _subject(config: Mapping[str, Any], encoder: Encoder, tensors: Mapping[str, Tensor], model: Any) -> Subject:
-    told, classes = config["subject"], tuple(config["classes"])
-    if told["kind"] == "own":
+def _explained_model(
+    config: Mapping[str, Any], encoder: Encoder, tensors: Mapping[str, Tensor], model: Any
+) -> ExplainedModel:
+    stored, classes = config["explained"], tuple(config["classes"])
+    if stored["kind"] == "own":
         if model is not None:
             raise InputError("this explainer was fitted without a model of yours; load it without model=")
         classifier = _classifier(encoder, classes, tensors)
-        return Subject("own", told["name"], classes, differentiable(fold(classifier)), classifier)
+        return ExplainedModel("own", stored["name"], classes, blockwise_proba(fold(classifier)), classifier)
     if model is None:
         raise InputError(
-            f"this explainer explains a model of yours, {told['name']}, which is not stored with it: load(…, model=…)"
+            f"this explainer explains a model of yours, {stored['name']}, which is not stored with it: load(…, model=…)"
         )
     rows = tensors["rows"]
-    if told["kind"] == "torch":
-        subject = torch_subject(model, rows, told["layer"], told["name"], classes)
+    if stored["kind"] == "torch":
+        explained = torch_subject(model, rows, stored["layer"], stored["name"], classes)
     else:
-        agreement = told["agreement"] and Agreement(**told["agreement"])
+        agreement = stored["agreement"] and Agreement(**stored["agreement"])
         classifier = _classifier(encoder, classes, tensors)
-        table = asked_table(model, encoder)
-        subject = Subject("asked", told["name"], classes, asked(model, encoder), classifier, agreement, table)
-    return subject
+        table = table_proba(model, encoder)
+        explained = ExplainedModel(
+            "black-box", stored["name"], classes, black_box_proba(model, encoder), classifier, agreement, table
+        )
+    return explained
 
 
 def _insist_same(models: FittedModels, model: Any) -> None:
     """Raise an error unless a user's model answers as it did when the explainer was fitted."""
-    probe, expected = models.subject.answers(models.rows[:_PROBES]), models.answers[:_PROBES]
+    probe, expected = models.explained.predict_proba(models.rows[:_PROBES]), models.probabilities[:_PROBES]
     if probe.shape != expected.shape or bool(((probe - expected).abs() > _CLOSE).any()):
         raise InputError(
-            f"the given model ({named(model)}) answers otherwise than {models.subject.name}, for which this explainer "
+            f"the given model ({qualified_name(model)}) answers otherwise than {models.explained.name}, for which this explainer "
             "was fitted: give that model, or fit an explainer for this one"
         )
 
@@ -506,8 +512,8 @@ def _generator(
         vae = VAE(
             encoder.width,
             config["latent"],
-            told=True,
-            held=encoder.columns(*encoder.schema.immutable),
+            conditional=True,
+            always_conditioned=encoder.columns(*encoder.schema.immutable),
             hidden=tuple(config["hidden"]),
             output=config["output"],
             blocks=encoder.blocks,

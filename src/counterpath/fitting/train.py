@@ -12,23 +12,22 @@ from torch import Tensor
 
 from counterpath.data.encoding import Encoder
 from counterpath.fitting.fitted import FittedModels
-from counterpath.models.classifier import Classifier, fit_classifier
+from counterpath.models.classifier import Classifier, PredictProba, blockwise_proba, fit_classifier
 from counterpath.models.explained import (
+    ExplainedModel,
     Labelled,
     Labels,
-    Subject,
     TorchClassifier,
-    asked,
-    asked_table,
-    classes_of,
-    differentiable,
+    black_box_proba,
+    class_labels,
     is_torch,
-    named,
+    qualified_name,
+    table_proba,
 )
 from counterpath.models.flow import FlowModel, fit_flow
 from counterpath.models.generator import Autoencoder, Generator, draw
 from counterpath.models.layers import fold, settle
-from counterpath.models.surrogate import Agreement, Answers, Lesson, agreement, fit_surrogate, mistakes
+from counterpath.models.surrogate import Agreement, SurrogateData, agreement, disagreements, fit_surrogate
 from counterpath.models.training import Run
 from counterpath.models.vae import OUTPUTS, VAE, VAETraining, fit_uncertainty, fit_vae
 from counterpath.search.feasible import FeasibleSet
@@ -47,7 +46,7 @@ _MOST_DRAWN = 20_000  # rows drawn for a surrogate: it bounds what the explained
 _FEWEST_DRAWN = 1000  # a surrogate of a small table learns from so many drawn rows all the same
 _SEARCHED_ROWS = 400  # rows from which searches visit what a surrogate learns again from
 _SEARCH_STEPS = 60  # of those searches: with steps of 0.1 six units of a space whose codes have unit scale
-_SURROGATE_ROUNDS = 2  # rounds in which a surrogate learns from its own mistakes; each costs a fit
+_SURROGATE_ROUNDS = 2  # rounds in which a surrogate learns from its own disagreements; each costs a fit
 _SURROGATE_CONFIDENCE = 0.7  # up to which those searches go: beyond the boundary, where answers end
 _GENERATOR_STEPS, _CLASSIFIER_STEPS, _FLOW_STEPS = 4000, 1500, 2000
 """Optimiser steps, whatever the size of the table: they set how long a fit takes."""
@@ -124,7 +123,7 @@ def fit_generator(
         rows,
         _latent(sizes.latent_dim, len(encoder.schema)),
         features=encoder.layout,
-        held=encoder.columns(*encoder.schema.immutable),
+        always_conditioned=encoder.columns(*encoder.schema.immutable),
         hidden=sizes.hidden,
         output=sizes.numeric_output,
         blocks=encoder.blocks,
@@ -158,39 +157,46 @@ def fit_own_classifier(
 def fit_explained_surrogate(
     model: Any,
     classes: Labels,
-    space: VAE | Generator,
+    generator: VAE | Generator,
     encoder: Encoder,
     rows: Tensor,
     held_out: Tensor,
     run: Run,
-) -> Subject:
+) -> ExplainedModel:
     """Distil a black-box model: from training rows, from drawn rows, and from rows that searches visit.
 
     A search goes where the surrogate promises most, which is where it is most likely to be wrong. So it learns again
     from the rows that searches visited and on which the two disagreed, twice.
     """
-    answers, trained = asked(model, encoder), rows[~held_out]
+    predict_proba, trained = black_box_proba(model, encoder), rows[~held_out]
     count = min(_MOST_DRAWN, max(_FEWEST_DRAWN, len(rows)))
-    drawn, unseen = encoder.round(draw(space, trained, 2 * count, seed=run.seed)).chunk(2)
-    lesson = Lesson(trained, answers(trained)) + Lesson(drawn, answers(drawn))
+    drawn, unseen = encoder.round(draw(generator, trained, 2 * count, seed=run.seed)).chunk(2)
+    data = SurrogateData(trained, predict_proba(trained)) + SurrogateData(drawn, predict_proba(drawn))
     test = rows[held_out] if bool(held_out.any()) else rows
-    checks = [Lesson(x, answers(x)) for x in (test, unseen[:_MOST_HELD_OUT])]
-    surrogate = fit_surrogate(lesson, run=run)
+    checks = [SurrogateData(x, predict_proba(x)) for x in (test, unseen[:_MOST_HELD_OUT])]
+    surrogate = fit_surrogate(data, run=run)
     for again in range(_SURROGATE_ROUNDS):
-        visited = _visited(surrogate, answers, space, encoder, trained, run.seed + again)
-        lesson = lesson + mistakes(surrogate, visited)
-        surrogate = fit_surrogate(lesson, run=run, name=f"surrogate again {again + 1}")
-    visited = _visited(surrogate, answers, space, encoder, trained, run.seed + _SURROGATE_ROUNDS)
+        visited = _visited(surrogate, predict_proba, generator, encoder, trained, run.seed + again)
+        data = data + disagreements(surrogate, visited)
+        surrogate = fit_surrogate(data, run=run, name=f"surrogate again {again + 1}")
+    visited = _visited(surrogate, predict_proba, generator, encoder, trained, run.seed + _SURROGATE_ROUNDS)
     agreed = Agreement(*(agreement(surrogate, check) for check in (*checks, visited)))
-    return Subject("asked", named(model), classes, answers, surrogate, agreed, asked_table(model, encoder))
+    return ExplainedModel(
+        "black-box", qualified_name(model), classes, predict_proba, surrogate, agreed, table_proba(model, encoder)
+    )
 
 
 def _visited(
-    surrogate: Classifier, answers: Answers, space: VAE | Generator, encoder: Encoder, rows: Tensor, seed: int
-) -> Lesson:
+    surrogate: Classifier,
+    predict_proba: PredictProba,
+    generator: VAE | Generator,
+    encoder: Encoder,
+    rows: Tensor,
+    seed: int,
+) -> SurrogateData:
     """Rows that searches from a few training rows to any other class visit, as long as the surrogate is followed."""
-    models = SearchModels[Any, Any](surrogate, space).folded()
-    surrogate_proba = differentiable(surrogate)
+    models = SearchModels[Any, Any](surrogate, generator).folded()
+    surrogate_proba = blockwise_proba(surrogate)
     order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))[:_SEARCHED_ROWS]
     start = rows[order.to(rows.device)]
     predicted = surrogate_proba(start)
@@ -202,7 +208,7 @@ def _visited(
         target = Target(index, other=True, confidence=_SURROGATE_CONFIDENCE)
         visited.append(search(METHODS["rsgd"], Problem(setup, feasible, target, options)).x)
     x = torch.unique(torch.cat(visited), dim=0)
-    return Lesson(x, answers(x))
+    return SurrogateData(x, predict_proba(x))
 
 
 def fit_flow_model(rows: Tensor, run: Run) -> FlowModel:
@@ -212,7 +218,7 @@ def fit_flow_model(rows: Tensor, run: Run) -> FlowModel:
     return fit_flow(rows + noise, epochs=epochs, batch_size=batch, run=run)
 
 
-def torch_subject(module: Any, rows: Tensor, layer: str | None, name: str, classes: Labels | None) -> Subject:
+def torch_subject(module: Any, rows: Tensor, layer: str | None, name: str, classes: Labels | None) -> ExplainedModel:
     """A user's torch module as the explained model."""
     classifier = TorchClassifier(module, rows, layer)
     labels = tuple(range(classifier.classes)) if classes is None else classes
@@ -221,7 +227,7 @@ def torch_subject(module: Any, rows: Tensor, layer: str | None, name: str, class
             f"{name} tells {classifier.classes} classes apart, but the target column has {len(labels)}: "
             f"{', '.join(map(repr, labels))}"
         )
-    return Subject("torch", name, labels, differentiable(classifier), classifier)
+    return ExplainedModel("torch", name, labels, blockwise_proba(classifier), classifier)
 
 
 def class_weights(choice: str | Mapping[Any, float] | None, classes: Labels, labels: np.ndarray) -> tuple[float, ...]:
@@ -295,14 +301,18 @@ def fit_models(
         weights = class_weights(config.class_weight, classes, labelled[1])
         kept = labelled[1][~held_out.cpu().numpy()]
         classifier = fit_own_classifier(trained, kept, len(classes), weights, run)
-        subject = Subject("own", "Counterpath's classifier", classes, differentiable(fold(classifier)), classifier)
+        explained = ExplainedModel(
+            "own", "Counterpath's classifier", classes, blockwise_proba(fold(classifier)), classifier
+        )
     elif is_torch(model):
-        subject = torch_subject(model, rows, config.representation_layer, named(model), classes)
+        explained = torch_subject(model, rows, config.representation_layer, qualified_name(model), classes)
     else:
-        subject = fit_explained_surrogate(model, classes, generator, encoder, rows, held_out, run)
+        explained = fit_explained_surrogate(model, classes, generator, encoder, rows, held_out, run)
     flow = fit_flow_model(trained, run) if "flow" in config.method.needs else None
-    models = FittedModels(encoder, subject, generator, flow, rows, held_out, subject.answers(rows), seed=run.seed)
-    landmarks = Landmarks.of(models.latent, encoder.round, rows, models.answers, models.predict_proba, run.seed)
+    models = FittedModels(
+        encoder, explained, generator, flow, rows, held_out, explained.predict_proba(rows), seed=run.seed
+    )
+    landmarks = Landmarks.of(models.latent, encoder.round, rows, models.probabilities, models.predict_proba, run.seed)
     models = replace(models, landmarks=landmarks)
     models.state(config.method, config.options)
     return models
@@ -310,7 +320,7 @@ def fit_models(
 
 def labels_for(models: FittedModels, labelled: Labelled | None) -> Tensor | None:
     """The labels of the training rows as the model's classes; None if there are none, or they are others."""
-    if labelled is None or len(labelled[0]) != len(models.subject.classes):
+    if labelled is None or len(labelled[0]) != len(models.explained.classes):
         return None
     return torch.from_numpy(labelled[1]).to(models.rows.device)
 
@@ -323,5 +333,5 @@ def _classes(config: FitConfig, encoder: Encoder, rows: Float[Tensor, "n D"], la
             raise InputError("without a model to explain, fit needs the labels: target='column'")
         return labels
     if is_torch(model):
-        return torch_subject(model, rows, config.representation_layer, named(model), labels).classes
-    return classes_of(model, asked(model, encoder)(rows[:1]).shape[-1], labels)
+        return torch_subject(model, rows, config.representation_layer, qualified_name(model), labels).classes
+    return class_labels(model, black_box_proba(model, encoder)(rows[:1]).shape[-1], labels)

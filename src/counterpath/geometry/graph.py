@@ -1,8 +1,8 @@
-"""A graph on points of a space, its shortest ways to a set of goals, and bridges where it falls apart.
+"""A graph on points of a space, its shortest paths to a set of goals, and bridges where it is not connected.
 
 The neighbours of a point are the nearest points of all, and the nearest of ever sparser samples of them. With the first
-kind alone a way has to follow chains of close neighbours, and makes long detours wherever discrete features break the
-data into islands; with both, a shortest way is close to the shortest curve, for few edges more.
+kind alone a path has to follow chains of close neighbours, and makes long detours wherever discrete features break the
+data into islands; with both, a shortest path is close to the shortest curve, for few edges more.
 """
 
 import math
@@ -18,8 +18,8 @@ from torch import Tensor
 
 from counterpath.geometry.neighbours import Neighbours
 
-Pricing = Callable[[Tensor], tuple[Tensor, Tensor]]
-"""What edges `(e, 2)` cost, and which of them leave the data."""
+EdgeCost = Callable[[Tensor], tuple[Tensor, Tensor]]
+"""The cost of edges `(e, 2)`, and which of them leave the data."""
 
 SPARSER = (5, 25, 125)
 """One of so many points is in each sparser sample."""
@@ -28,12 +28,12 @@ _ENDS, _BRIDGES = 256, 32
 
 
 @dataclass(frozen=True)
-class Field:
-    """The way from every point to its nearest goal.
+class ShortestPaths:
+    """The shortest path from every point to its nearest goal.
 
     Attributes:
-        cost: What the whole way costs; infinite where there is none.
-        following: The next point on it; a goal and a point without a way are their own.
+        cost: Of the whole path; infinite where there is none.
+        following: The next point on it; a goal and a point without a path are their own.
         gap: Whether it crosses a bridge.
     """
 
@@ -41,8 +41,8 @@ class Field:
     following: Int[Tensor, "m"]
     gap: Bool[Tensor, "m"]
 
-    def ways(self, start: Int[Tensor, "n"]) -> Int[Tensor, "n t"]:
-        """The points on the ways from some of them, which wait at their goals for the longest."""
+    def follow(self, start: Int[Tensor, "n"]) -> Int[Tensor, "n t"]:
+        """The points on the paths from some of them; short paths repeat their goal up to the length of the longest."""
         points = [start]
         while True:
             following = self.following[points[-1]]
@@ -58,8 +58,8 @@ class Graph:
     Attributes:
         count: m.
         ends: The two points of each edge.
-        weight: What it costs.
-        bridge: Which edges were put there to join what is not connected.
+        weight: Its cost.
+        bridge: Which edges were added to connect the parts of the graph.
     """
 
     count: int
@@ -67,12 +67,12 @@ class Graph:
     weight: Float[Tensor, "e"]
     bridge: Bool[Tensor, "e"]
 
-    def field(self, goal: Bool[Tensor, "m"], allowed: Bool[Tensor, "m"] | None = None) -> Field:
-        """The shortest ways to the goals, all by one run of Dijkstra's algorithm from all of them.
+    def shortest_paths(self, goal: Bool[Tensor, "m"], allowed: Bool[Tensor, "m"] | None = None) -> ShortestPaths:
+        """The shortest paths to the goals, all by one run of Dijkstra's algorithm from all of them.
 
         Args:
             goal: Where to go.
-            allowed: Which points ways may touch; by default all.
+            allowed: Which points a path may visit; by default all.
         """
         device, ends, weight, bridge = goal.device, self.ends, self.weight, self.bridge
         if allowed is not None:
@@ -81,7 +81,7 @@ class Graph:
         goals = goal.nonzero()[:, 0].cpu().numpy()
         here = torch.arange(self.count, device=device)
         if len(goals) == 0:
-            return Field(torch.full_like(here, math.inf, dtype=torch.float64), here, torch.zeros_like(goal))
+            return ShortestPaths(torch.full_like(here, math.inf, dtype=torch.float64), here, torch.zeros_like(goal))
         matrix = _matrix(self.count, ends, weight)
         cost, before, _ = dijkstra(matrix, indices=goals, min_only=True, return_predecessors=True)
         following = torch.from_numpy(np.where(before < 0, np.arange(self.count), before)).long().to(device)
@@ -89,7 +89,7 @@ class Graph:
         if bool(bridge.any()):
             steps = torch.stack([here, following], 1).sort(1).values
             gap = _along(torch.isin(_key(steps, self.count), _key(ends[bridge], self.count)), following)
-        return Field(torch.from_numpy(cost).to(device), following, gap)
+        return ShortestPaths(torch.from_numpy(cost).to(device), following, gap)
 
     def to_tensors(self) -> dict[str, Tensor]:
         """The edges as tensors, for a file."""
@@ -106,28 +106,28 @@ class Graph:
 
 
 def build_graph(
-    points: Float[Tensor, "m d"], pricing: Pricing, *, near: int = 8, far: int = 4, seed: int = 0, join: bool = True
+    points: Float[Tensor, "m d"], edge_cost: EdgeCost, *, near: int = 8, far: int = 4, seed: int = 0, join: bool = True
 ) -> Graph:
     """A graph on points.
 
     Args:
         points: Different points.
-        pricing: What edges cost.
+        edge_cost: The cost of edges.
         near: To how many of its nearest points each is joined.
         far: To how many nearest points of each sparser sample, if the edge does not leave the data.
         seed: Of the samples.
-        join: Whether the parts of a graph that falls apart are joined by bridges: from each part the cheapest of the
-            edges between the closest pairs.
+        join: Whether the parts of a graph that is not connected are joined by bridges: from each part the cheapest of
+            the edges between the closest pairs.
     """
     count = len(points)
     close = _nearest_pairs(points, None, near)
     long = [_nearest_pairs(points, sample, far) for sample in _samples(points, seed)] if far else []
     ends = _different(torch.cat([close, *long]), count)
-    weight, off = pricing(ends)
+    weight, off = edge_cost(ends)
     is_close = torch.isin(_key(ends, count), _key(_different(close, count), count))
     kept = is_close | ~off
     graph = Graph(count, ends[kept], weight[kept].float(), torch.zeros_like(off[kept]))
-    return _joined(graph, points, pricing) if join else graph
+    return _joined(graph, points, edge_cost) if join else graph
 
 
 def _samples(points: Tensor, seed: int) -> list[Tensor]:
@@ -165,13 +165,13 @@ def _matrix(count: int, ends: Tensor, weight: Tensor) -> csr_matrix:
 
 
 def _along(steps: Bool[Tensor, "m"], following: Int[Tensor, "m"]) -> Bool[Tensor, "m"]:
-    """Whether any step of the way is of a kind, by looking twice as far ahead each time."""
+    """Whether any step of the path is of a kind, by looking twice as far ahead each time."""
     for _ in range(len(steps).bit_length()):
         steps, following = steps | steps[following], following[following]
     return steps
 
 
-def _joined(graph: Graph, points: Tensor, pricing: Pricing) -> Graph:
+def _joined(graph: Graph, points: Tensor, edge_cost: EdgeCost) -> Graph:
     """The graph with bridges until it is connected."""
     while True:
         parts, labels = connected_components(_matrix(graph.count, graph.ends, graph.weight), directed=False)
@@ -179,9 +179,9 @@ def _joined(graph: Graph, points: Tensor, pricing: Pricing) -> Graph:
             return graph
         label = torch.from_numpy(labels).long().to(points.device)
         sizes = torch.bincount(label)
-        new = [_bridge(points, label == part, pricing) for part in range(parts) if part != int(sizes.argmax())]
+        new = [_bridge(points, label == part, edge_cost) for part in range(parts) if part != int(sizes.argmax())]
         ends = _different(torch.cat(new), graph.count)
-        weight, off = pricing(ends)
+        weight, off = edge_cost(ends)
         graph = Graph(
             graph.count,
             torch.cat([graph.ends, ends]),
@@ -190,11 +190,11 @@ def _joined(graph: Graph, points: Tensor, pricing: Pricing) -> Graph:
         )
 
 
-def _bridge(points: Tensor, part: Bool[Tensor, "m"], pricing: Pricing) -> Int[Tensor, "1 2"]:
+def _bridge(points: Tensor, part: Bool[Tensor, "m"], edge_cost: EdgeCost) -> Int[Tensor, "1 2"]:
     """The cheapest of the edges between the closest pairs of a part and the rest."""
     inside, outside = part.nonzero()[:, 0], (~part).nonzero()[:, 0]
     inside = inside[:: max(1, math.ceil(len(inside) / _ENDS))]
     distance, index = Neighbours(points[outside]).nearest(points[inside])
     order = distance[:, 0].argsort(stable=True)[:_BRIDGES]
     pairs = torch.stack([inside[order], outside[index[order, 0]]], 1)
-    return pairs[pricing(pairs)[0].argmin()][None]
+    return pairs[edge_cost(pairs)[0].argmin()][None]

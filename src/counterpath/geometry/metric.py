@@ -12,7 +12,7 @@ Latent Space Traversal", section 3):
 | `guided_diagonal` | JμᵀM_X(μ)Jμ + Jσᵀdiag(M_X(μ))Jσ |
 | `guided_draw` | (Jμ + diag(ε)Jσ)ᵀM_X(μ + σ⊙ε)(Jμ + diag(ε)Jσ) (equation 5) |
 | `guided_monte_carlo` | the mean of draws, with M_X frozen at μ or moving with the draw |
-| `priced` | (1 + σ̄/σ₀)²·M for any of them: empty space is expensive by its height |
+| `scaled_by_uncertainty` | (1 + σ̄/σ₀)²·M for any of them: empty space is expensive by its height |
 
 The four that are guided take the classifier's representation h, a row-wise module X → H, and return a metric.
 
@@ -41,8 +41,8 @@ _UNROLLED_UP_TO = 8
 _ELIMINATED_UP_TO = 32
 
 
-def recordable(size: int) -> bool:
-    """Whether a GPU can record systems with metrics of this size; larger ones go to a library that waits for it."""
+def capturable(size: int) -> bool:
+    """Whether a CUDA graph can capture systems with metrics of this size; larger ones go to a library that waits."""
     return size <= _ELIMINATED_UP_TO
 
 
@@ -116,7 +116,7 @@ def guided_monte_carlo(h: Representation, epsilons: Float[Tensor, "k D"], *, fro
     return lambda lin: _sum(draw(lin) for draw in draws) / len(draws)
 
 
-def priced(metric: Metric, level: float) -> Metric:
+def scaled_by_uncertainty(metric: Metric, level: float) -> Metric:
     """(1 + σ̄(z)/σ₀)²·M(z), with σ̄ the mean of σ over the features: the metric of ∫√(żᵀMż)·(1 + σ̄/σ₀) dt.
 
     JσᵀJσ alone sees the slope of the uncertainty and not its height: a plateau of uncertainty costs nothing, however
@@ -186,7 +186,7 @@ def try_solve(
 
         return small.solve(metric, vector, floor)
     vector = vector.to(metric.dtype)
-    if metric.is_cuda and recordable(metric.shape[-1]):
+    if metric.is_cuda and capturable(metric.shape[-1]):
         solution, valid = _eliminate(metric, vector, floor)
     else:
         solution, valid = _factorise(metric, vector, floor)

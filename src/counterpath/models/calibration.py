@@ -12,7 +12,7 @@ from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
 
 from counterpath.geometry.metric import gram
-from counterpath.models.latent import LatentModel, given, join
+from counterpath.models.latent import LatentModel, concat_context, context_for
 from counterpath.utils.blocks import map_blocks
 from counterpath.utils.errors import GeometryError
 
@@ -39,15 +39,15 @@ class Calibration:
 
 @dataclass(frozen=True)
 class Points:
-    """Codes, and what the model is told beside them."""
+    """Codes, and their context."""
 
     z: Float[Tensor, "n d"]
-    told: Float[Tensor, "n c"] | None
+    context: Float[Tensor, "n c"] | None
 
     @property
     def array(self) -> Array:
         """Both side by side."""
-        return join(self.z, self.told).cpu().numpy()
+        return concat_context(self.z, self.context).cpu().numpy()
 
 
 @torch.no_grad()
@@ -56,32 +56,32 @@ def calibrate(
 ) -> Calibration:
     """Measure the uncertainty of a model on held-out rows and off the data.
 
-    For a model that is told some columns of a row, a point is a code together with what is told; points off the data
-    are told the columns of random training rows.
+    For a conditional model a point is a code together with its context; points off the data have the context of random
+    training rows.
     """
-    on = Points(map_blocks(vae.encode, held_out), given(vae, held_out))
-    off = _off_data(Points(map_blocks(vae.encode, train), given(vae, train)), on, seed)
+    on = Points(map_blocks(vae.encode, held_out), context_for(vae, held_out))
+    off = _off_data(Points(map_blocks(vae.encode, train), context_for(vae, train)), on, seed)
     on_sigma, off_sigma = (
-        map_blocks(lambda *where: _sigma(vae, *where), points.z, points.told).cpu().numpy() for points in (on, off)
+        map_blocks(lambda *where: _sigma(vae, *where), points.z, points.context).cpu().numpy() for points in (on, off)
     )
     is_off = np.concatenate([np.zeros(len(on_sigma)), np.ones(len(off_sigma))])
     return Calibration(
-        sigma_share=float(map_blocks(lambda *where: _share(vae, *where), on.z, on.told).mean()),
+        sigma_share=float(map_blocks(lambda *where: _share(vae, *where), on.z, on.context).mean()),
         sigma_on=float(np.median(on_sigma)),
         sigma_off=float(np.median(off_sigma)),
         auc=float(roc_auc_score(is_off, np.concatenate([on_sigma, off_sigma]))),
     )
 
 
-def _sigma(vae: LatentModel, z: Tensor, told: Tensor | None) -> Tensor:
-    std = vae.uncertainty(z, told)
+def _sigma(vae: LatentModel, z: Tensor, context: Tensor | None) -> Tensor:
+    std = vae.uncertainty(z, context)
     if std is None:
         raise GeometryError("this model has no uncertainty to calibrate")
     return std.mean(-1)
 
 
-def _share(vae: LatentModel, z: Tensor, told: Tensor | None) -> Tensor:
-    lin = vae.linearize(z, told)
+def _share(vae: LatentModel, z: Tensor, context: Tensor | None) -> Tensor:
+    lin = vae.linearize(z, context)
     traces = [gram(factor).diagonal(dim1=-2, dim2=-1).sum(-1) for factor in lin.factors]
     return traces[1] / (traces[0] + traces[1])
 
@@ -95,8 +95,8 @@ def _off_data(train: Points, held_out: Points, seed: int, count: int = 2000) -> 
     generator = np.random.default_rng(seed)
     points = generator.uniform(lower - margin, upper + margin, size=(20 * count, codes.shape[1])).astype(codes.dtype)
     rows = torch.from_numpy(generator.integers(len(codes), size=len(points))).to(train.z.device)
-    drawn = Points(torch.from_numpy(points).to(train.z), None if train.told is None else train.told[rows])
+    drawn = Points(torch.from_numpy(points).to(train.z), None if train.context is None else train.context[rows])
     far = torch.from_numpy(np.flatnonzero(nearest.kneighbors(drawn.array)[0][:, 0] > reach)[:count]).to(rows)
     if len(far) == 0:
         raise GeometryError("the codes fill their whole box: no latent point is off the data, so nothing to calibrate")
-    return Points(drawn.z[far], None if drawn.told is None else drawn.told[far])
+    return Points(drawn.z[far], None if drawn.context is None else drawn.context[far])

@@ -1,6 +1,7 @@
 """The classifier under explanation: a representation h and a linear last layer."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, runtime_checkable
 
@@ -12,7 +13,11 @@ from torch import Tensor, nn
 from counterpath.geometry.linearize import Back, pull
 from counterpath.models.layers import mlp
 from counterpath.models.training import Run, seeded, train
+from counterpath.utils.blocks import map_blocks
 from counterpath.utils.errors import InputError
+
+PredictProba = Callable[[Tensor], Tensor]
+"""A model as a function: legal encoded rows `(n, D)` to the probability of every class `(n, K)`."""
 
 
 @runtime_checkable
@@ -68,6 +73,27 @@ def probabilities(logits: Tensor) -> Float[Tensor, "n K"]:
     if logits.ndim == 1:
         return torch.stack([torch.sigmoid(-logits), torch.sigmoid(logits)], dim=-1)
     return torch.softmax(logits, dim=-1)
+
+
+@dataclass(frozen=True)
+class _Blockwise:
+    """What `blockwise_proba` returns."""
+
+    classifier: Differentiable
+
+    @property
+    def never_waits(self) -> bool:
+        """Whether a call never waits for the device: so it is with our classifier, while a user's may do anything."""
+        return isinstance(self.classifier, Classifier)
+
+    @torch.no_grad()
+    def __call__(self, x: Float[Tensor, "n D"]) -> Float[Tensor, "n K"]:
+        return map_blocks(lambda rows: probabilities(self.classifier(rows)), x)
+
+
+def blockwise_proba(classifier: Differentiable) -> PredictProba:
+    """Encoded rows to the probability of every class, by a torch classifier, in blocks of one shape."""
+    return _Blockwise(classifier)
 
 
 def fit_classifier(

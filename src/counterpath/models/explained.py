@@ -1,4 +1,4 @@
-"""The model under explanation: ours, a torch module, or anything that can be asked for probabilities."""
+"""The model under explanation: ours, a torch module, or a black box that gives probabilities."""
 
 import copy
 import warnings
@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from counterpath.data.encoding import Encoder
-from counterpath.models.classifier import Classifier, Differentiable, probabilities
+from counterpath.models.classifier import Differentiable, PredictProba
 from counterpath.models.surrogate import Agreement
-from counterpath.utils.blocks import map_blocks
 from counterpath.utils.errors import CounterpathWarning, InputError
 
 _PROBE = 64
@@ -39,7 +38,7 @@ class TorchClassifier(nn.Module):
 
     Attributes:
         layer: In words, which representation is used.
-        asked: The layer that was asked for by name; None for none.
+        layer_name: The layer that the user named; None for none.
         classes: How many classes it tells apart.
     """
 
@@ -50,7 +49,7 @@ class TorchClassifier(nn.Module):
         with torch.no_grad():
             outputs = _checked(self.module(rows), rows)
         self.kind = _kind(outputs, calls[-1] if calls else None)
-        self.asked = layer
+        self.layer_name = layer
         self.classes = 2 if outputs.ndim == 1 else outputs.shape[-1]
         self.representation, self.layer = _representation(self.module, calls, layer)
 
@@ -147,43 +146,45 @@ def _representation(module: nn.Module, calls: list[nn.Module], layer: str | None
 
 Labels = tuple[Any, ...]
 Labelled = tuple[Labels, NDArray[np.int64]]
-"""The classes, and the place of every row's label among them."""
+"""The classes, and the index of every row's label among them."""
 _MOST_CLASSES = 50
 
 
 @dataclass(frozen=True)
-class Subject:
+class ExplainedModel:
     """A model under explanation, as the search sees it.
 
     Attributes:
-        kind: "own" (we trained it), "torch" (a user's module) or "asked" (a user's model that can only be asked).
+        kind: "own" (we trained it), "torch" (a user's module) or "black-box" (a user's model that gives nothing but
+            probabilities).
         name: What it is, for people and for the model directory.
         classes: The labels, in the order of the probabilities.
-        answers: Legal encoded rows to the probability of every class, by the model itself.
+        predict_proba: Legal encoded rows to the probability of every class, by the model itself.
         classifier: What the search follows downhill: the model itself, or its surrogate.
         agreement: How well a surrogate agrees with the model.
-        table: As `answers`, for a table of rows exactly as they were given; None if the model sees encoded rows only.
+        table_proba: As `predict_proba`, for a table of rows exactly as they were given; None if the model sees
+            encoded rows only.
     """
 
     kind: str
     name: str
     classes: Labels
-    answers: Callable[[Tensor], Tensor]
+    predict_proba: PredictProba
     classifier: Differentiable
     agreement: Agreement | None = None
-    table: Callable[[pd.DataFrame], NDArray[np.float64]] | None = None
+    table_proba: Callable[[pd.DataFrame], NDArray[np.float64]] | None = None
 
-    def about(self, frame: pd.DataFrame, x: Float[Tensor, "n D"]) -> Float[Tensor, "n K"]:
-        """What the model itself says about rows of a table, which are encoded as `x`.
+    def predict_proba_table(self, frame: pd.DataFrame, x: Float[Tensor, "n D"]) -> Float[Tensor, "n K"]:
+        """The model's own probabilities of rows of a table, which are encoded as `x`.
 
         Encoding is exact to 6e-8 of a range only, and the trees of a forest split at the very numbers of their rows.
         """
-        if self.table is None or not len(frame):
-            return self.answers(x)
-        return torch.from_numpy(self.table(frame)).to(x.device)
+        if self.table_proba is None or not len(frame):
+            return self.predict_proba(x)
+        return torch.from_numpy(self.table_proba(frame)).to(x.device)
 
-    def index(self, label: Any) -> int:
-        """The place of a label; text that reads like one of them, as a command line gives it, will do."""
+    def class_index(self, label: Any) -> int:
+        """The index of a label; text that reads like one of them, as a command line gives it, will do."""
         if label in self.classes:
             return self.classes.index(label)
         names = [str(name) for name in self.classes]
@@ -193,75 +194,54 @@ class Subject:
         raise InputError(f"the target class {label!r} does not exist; choose one of: {known}, or 'other'")
 
 
-@dataclass(frozen=True)
-class _Blockwise:
-    """What `differentiable` returns."""
-
-    classifier: Differentiable
-
-    @property
-    def never_waits(self) -> bool:
-        """Whether asking never waits for the device: so it is with our classifier, while a user's may do anything."""
-        return isinstance(self.classifier, Classifier)
-
-    @torch.no_grad()
-    def __call__(self, x: Float[Tensor, "n D"]) -> Float[Tensor, "n K"]:
-        return map_blocks(lambda rows: probabilities(self.classifier(rows)), x)
-
-
-def differentiable(classifier: Differentiable) -> Callable[[Tensor], Tensor]:
-    """Encoded rows to the probability of every class, by a torch classifier, in blocks of one shape."""
-    return _Blockwise(classifier)
-
-
-def asked(model: Any, encoder: Encoder) -> Callable[[Tensor], Tensor]:
+def black_box_proba(model: Any, encoder: Encoder) -> PredictProba:
     """Legal encoded rows to the probability of every class, by a model that takes tables."""
-    return partial(_ask_encoded, model, encoder)
+    return partial(_predict_encoded, model, encoder)
 
 
-def asked_table(model: Any, encoder: Encoder) -> Callable[[pd.DataFrame], NDArray[np.float64]]:
+def table_proba(model: Any, encoder: Encoder) -> Callable[[pd.DataFrame], NDArray[np.float64]]:
     """Rows of a table, exactly as they are, to the probability of every class."""
-    return lambda frame: ask(model, encoder.arranged(frame))
+    return lambda frame: predict_proba(model, encoder.arranged(frame))
 
 
-def _ask_encoded(model: Any, encoder: Encoder, x: Float[Tensor, "n D"]) -> Float[Tensor, "n K"]:
+def _predict_encoded(model: Any, encoder: Encoder, x: Float[Tensor, "n D"]) -> Float[Tensor, "n K"]:
     if len(x) == 0:
-        return _ask_encoded(model, encoder, encoder.round(x.new_zeros(1, encoder.width)))[:0]
-    return torch.from_numpy(ask(model, encoder.decode(x))).to(x.device)
+        return _predict_encoded(model, encoder, encoder.round(x.new_zeros(1, encoder.width)))[:0]
+    return torch.from_numpy(predict_proba(model, encoder.decode(x))).to(x.device)
 
 
-def ask(model: Any, frame: pd.DataFrame) -> NDArray[np.float64]:
+def predict_proba(model: Any, frame: pd.DataFrame) -> NDArray[np.float64]:
     """The probabilities `(n, K)` that a model gives the rows of a table; one number a row is that of the second class.
 
     Raises:
-        InputError: It cannot be asked, or what it answers are not probabilities.
+        InputError: It cannot be called, or what it returns are not probabilities.
     """
-    given = question(model)(frame)
+    returned = probability_function(model)(frame)
     try:
-        answer = np.asarray(given, dtype=np.float64)
+        proba = np.asarray(returned, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"{named(model)} answers with what are not probabilities ({error}): use predict_proba, not predict"
+            f"{qualified_name(model)} answers with what are not probabilities ({error}): use predict_proba, not predict"
         ) from error
-    if answer.ndim == 2 and answer.shape[1] == 1:
-        answer = answer[:, 0]
-    if answer.ndim == 1:
-        answer = np.column_stack([1 - answer, answer])
-    if answer.ndim != 2 or len(answer) != len(frame):
+    if proba.ndim == 2 and proba.shape[1] == 1:
+        proba = proba[:, 0]
+    if proba.ndim == 1:
+        proba = np.column_stack([1 - proba, proba])
+    if proba.ndim != 2 or len(proba) != len(frame):
         raise InputError(
-            f"{named(model)} answers {len(frame)} rows with an array of shape {np.shape(given)}; expected one "
-            "probability for each row, or one for each row and class"
+            f"{qualified_name(model)} answers {len(frame)} rows with an array of shape {np.shape(returned)}; expected "
+            "one probability for each row, or one for each row and class"
         )
-    if not np.isfinite(answer).all() or answer.min() < -1e-6 or np.abs(answer.sum(1) - 1).max() > 1e-3:
+    if not np.isfinite(proba).all() or proba.min() < -1e-6 or np.abs(proba.sum(1) - 1).max() > 1e-3:
         raise InputError(
-            f"{named(model)} answers with numbers that are not probabilities (from {answer.min():g} to "
-            f"{answer.max():g}); expected numbers from 0 to 1 that sum to 1: use predict_proba, not predict"
+            f"{qualified_name(model)} answers with numbers that are not probabilities (from {proba.min():g} to "
+            f"{proba.max():g}); expected numbers from 0 to 1 that sum to 1: use predict_proba, not predict"
         )
-    return answer
+    return proba
 
 
-def question(model: Any) -> Callable[[pd.DataFrame], Any]:
-    """What to call with a table: `predict_proba`, or the model itself."""
+def probability_function(model: Any) -> Callable[[pd.DataFrame], Any]:
+    """The function to call with a table: `predict_proba`, or the model itself."""
     method = getattr(model, "predict_proba", None)
     if callable(method) and not isinstance(model, type):
         return method  # type: ignore[no-any-return]
@@ -273,19 +253,19 @@ def question(model: Any) -> Callable[[pd.DataFrame], Any]:
     )
 
 
-def named(model: Any) -> str:
+def qualified_name(model: Any) -> str:
     """The full name of a model's type, or of a function."""
     kind = model if hasattr(model, "__qualname__") else type(model)
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def is_torch(model: Any) -> bool:
-    """Whether a model is asked with tensors."""
+    """Whether a model takes encoded rows as a tensor."""
     return isinstance(model, nn.Module)
 
 
-def labels_of(column: pd.Series) -> Labelled:
-    """The classes in a column of labels, sorted, and the place of every row's label among them.
+def encode_labels(column: pd.Series) -> Labelled:
+    """The classes in a column of labels, sorted, and the index of every row's label among them.
 
     Raises:
         InputError: A label is missing, there is only one class, or these are measurements and not labels.
@@ -313,11 +293,11 @@ def labels_of(column: pd.Series) -> Labelled:
             f"target column {column.name!r} has {len(classes)} different values; expected at most {_MOST_CLASSES} "
             "classes: cut a measurement into classes, for instance with pandas.cut(…, labels=[…])"
         )
-    places = {label: place for place, label in enumerate(classes)}
-    return tuple(classes), np.array([places[value] for value in values])
+    index = {label: i for i, label in enumerate(classes)}
+    return tuple(classes), np.array([index[value] for value in values])
 
 
-def classes_of(model: Any, count: int, labels: Sequence[Any] | None) -> Labels:
+def class_labels(model: Any, count: int, labels: Sequence[Any] | None) -> Labels:
     """The labels of a model's `count` probabilities: its own `classes_`, those of the target column, or numbers from 0.
 
     A model that was trained on numbered classes (as XGBoost wants them) has those of the target column.
@@ -330,7 +310,7 @@ def classes_of(model: Any, count: int, labels: Sequence[Any] | None) -> Labels:
         return tuple(own)
     if labels is not None:
         raise InputError(
-            f"{named(model)} tells {count} classes apart, but the target column has {len(labels)}: "
+            f"{qualified_name(model)} tells {count} classes apart, but the target column has {len(labels)}: "
             f"{', '.join(map(repr, labels))}"
         )
     return tuple(range(count))

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from counterpath.geometry.linearize import Linearization, jacobian
-from counterpath.models.latent import LatentModel, given
+from counterpath.models.latent import LatentModel, context_for
 from counterpath.models.precision import DEFAULT_ZETA, RBFPrecision
 from counterpath.utils.blocks import map_blocks
 from counterpath.utils.errors import InputError
@@ -54,7 +54,7 @@ class Generator(nn.Module):
         super().__init__()
         self.autoencoder = _checked(autoencoder, rows)
         codes = self.encode(rows)
-        self.latent, self.context = codes.shape[-1], 0
+        self.latent = codes.shape[-1]
         centers = min(centers, len(torch.unique(codes, dim=0)))
         self.precision = RBFPrecision(self.latent, rows.shape[-1], centers, zeta=zeta).to(rows)
         self.register_buffer("category", category, persistent=False)
@@ -114,13 +114,13 @@ def draw(model: LatentModel, x: Float[Tensor, "n D"], count: int, *, seed: int) 
     """Rows that the model generates, around the rows `x` and between them.
 
     A code is that of a random row, moved by up to half of the way towards that of another one, with noise of a tenth of
-    the codes' spread: where searches lead, and not only where the data are. A model that is told some columns is told
-    those of the first row.
+    the codes' spread: where searches lead, and not only where the data are. A conditional model is
+    conditioned on the columns of the first row.
     """
-    codes, told = map_blocks(model.encode, x), given(model, x)
+    codes, context = map_blocks(model.encode, x), context_for(model, x)
     generator = torch.Generator().manual_seed(seed)
     first, second = (torch.randint(len(x), (count,), generator=generator).to(x.device) for _ in range(2))
     share = 0.5 * torch.rand(count, 1, generator=generator).to(x)
     noise = 0.1 * torch.randn(count, codes.shape[-1], generator=generator).to(x) * codes.std(0)
     drawn = torch.lerp(codes[first], codes[second], share) + noise
-    return map_blocks(model.decode, drawn, None if told is None else told[first])
+    return map_blocks(model.decode, drawn, None if context is None else context[first])

@@ -23,14 +23,14 @@ class RBFPrecision(nn.Module):
 
     γ(z) = W·exp(−λ_k‖z − c_k‖²) + ζ with W > 0, one output a feature; σ(z) = γ(z)^(−1/2). `forward` returns σ.
 
-    A network that is told columns takes [z, x∘m, m] (see `told`). Its centres are rows with their codes, and the
-    squared distance is ‖z − c_k‖² + ‖m∘(x − x_k)‖²: a code that no row with the told columns has is far from all.
+    A conditioned network takes [z, x∘m, m] (see `models.latent`). Its centres are rows with their codes, and the
+    squared distance is ‖z − c_k‖² + ‖m∘(x − x_k)‖²: a code that no row with those columns has is far from all.
 
     Args:
         inputs: Width of a code.
         outputs: Number of features.
         centers: Number of centres.
-        told: Width of a row of which some columns are told; 0 for a network that sees only codes.
+        row_width: Width of the rows on columns of which it is conditioned; 0 for a network that sees only codes.
         tied: One weight a feature, shared by all centres, so that σ follows the density of the codes; otherwise one a
             feature and centre, so that σ also follows where the mean errs more, and is rougher.
         zeta: The floor ζ.
@@ -44,13 +44,20 @@ class RBFPrecision(nn.Module):
     bandwidth: Tensor
 
     def __init__(
-        self, inputs: int, outputs: int, centers: int, *, told: int = 0, tied: bool = True, zeta: float = DEFAULT_ZETA
+        self,
+        inputs: int,
+        outputs: int,
+        centers: int,
+        *,
+        row_width: int = 0,
+        tied: bool = True,
+        zeta: float = DEFAULT_ZETA,
     ) -> None:
         super().__init__()
-        self.zeta, self.inputs, self.told = zeta, inputs, told
+        self.zeta, self.inputs, self.row_width = zeta, inputs, row_width
         self._placed = False
         self.log_weight = nn.Parameter(torch.full((outputs, 1 if tied else centers), torch.nan))
-        self.register_buffer("centers", torch.full((centers, inputs + told), torch.nan))
+        self.register_buffer("centers", torch.full((centers, inputs + row_width), torch.nan))
         self.register_buffer("bandwidth", torch.full((centers,), torch.nan))
 
     @torch.no_grad()
@@ -67,18 +74,18 @@ class RBFPrecision(nn.Module):
         """Put the centres on the data, choose λ, and begin with W such that σ on the data is `spread`.
 
         Args:
-            codes: Where the training data lie; with what is told about them, for a network that is told columns.
+            codes: Where the training data lie; with their context, for a conditioned network.
             spread: Standard deviation of what the mean gets wrong there.
             bandwidth: A number is the paper's λ. "auto" is λ = 1/(2r²), where r is the median over the centres of the
                 root mean squared distance between a centre and its own codes: the bumps of neighbouring centres then
                 overlap on the data and end where the data do, whatever the scale of the codes.
             per_center: With "auto", give every centre the λ of its own radius, bounded from below by a quarter of the
                 median radius, so that a cluster of a single point does no harm.
-            rows: The training rows, for a network that is told columns.
+            rows: The training rows, for a conditioned network.
             seed: Of k-means.
         """
         count = len(self.centers)
-        points = codes.detach()[:, : self.inputs + self.told].double().cpu().numpy()
+        points = codes.detach()[:, : self.inputs + self.row_width].double().cpu().numpy()
         if len(np.unique(points, axis=0)) < count:
             raise InputError(
                 f"{count} RBF centres need at least as many different codes; given {len(points)} codes, "
@@ -86,7 +93,7 @@ class RBFPrecision(nn.Module):
             )
         clusters = KMeans(count, n_init=1, random_state=seed).fit(points)
         self.centers.copy_(torch.from_numpy(clusters.cluster_centers_))
-        if self.told:
+        if self.row_width:
             assert rows is not None
             self.centers[:, self.inputs :] = _cluster_means(rows, clusters.labels_, count)
         if bandwidth == "auto":
@@ -127,7 +134,7 @@ class RBFPrecision(nn.Module):
         if not self.tied:
             return *jacobian(self, z, tangents), None
         std, rise, along = self.rise(z)
-        along = (tangents[..., : self.inputs] * along).sum(-1).T  # what is told stays
+        along = (tangents[..., : self.inputs] * along).sum(-1).T  # the context stays
         return std, rise[..., None] * along[:, None, :], (rise, along)
 
     def precision(self, z: Float[Tensor, "n i"]) -> Float[Tensor, "n o"]:
@@ -141,11 +148,11 @@ class RBFPrecision(nn.Module):
         # Differences first: the expanded form loses the digits that matter close to a centre.
         away = z[..., : self.inputs, None] - self.centers[:, : self.inputs].T
         squared = away.square().sum(-2)
-        return torch.exp(-self.bandwidth * (squared + self._apart(z) if self.told else squared))
+        return torch.exp(-self.bandwidth * (squared + self._apart(z) if self.row_width else squared))
 
     def _density(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Σφ and Σλφ(z − c), for bumps φ that all weigh the same."""
-        apart = self._apart(z) if self.told else None
+        apart = self._apart(z) if self.row_width else None
         codes, centers = z[:, : self.inputs], self.centers[:, : self.inputs]
         if kernels.usable(z) and z.dtype == torch.float32 and self.inputs <= kernels.MOST_AXES:
             from counterpath.geometry.kernels.density import density
@@ -161,7 +168,7 @@ class RBFPrecision(nn.Module):
         return bumps.sum(-1), torch.stack([torch.linalg.vecdot(pull, each) for each in away], -1)
 
     def _apart(self, z: Tensor) -> Tensor:
-        """‖m∘(x − x_k)‖² of the columns that are told."""
+        """‖m∘(x − x_k)‖² over the conditioned columns."""
         values, mask = z[..., self.inputs :].chunk(2, dim=-1)
         rows = self.centers[:, self.inputs :]
         apart = values.square().sum(-1, keepdim=True) - 2 * values @ rows.T + mask @ rows.T.square()
@@ -178,7 +185,7 @@ class RBFPrecision(nn.Module):
 def _(layer: RBFPrecision, value: Tensor, tangents: Tensor) -> tuple[Tensor, Tensor]:
     # With φ the bumps and weights W:  γ = Wφ + ζ,  ∂γ = −2 W λφ(z − c)ᵀż,  ∂σ = −½ γ^(−3/2) ∂γ
     layer._insist_fitted()
-    weight, moving = layer.log_weight.exp(), tangents[..., : layer.inputs]  # what is told stays
+    weight, moving = layer.log_weight.exp(), tangents[..., : layer.inputs]  # the context stays
     if layer.tied:
         std, rise, along = layer.rise(value)
         return std, (moving * along).sum(-1)[..., None] * rise

@@ -1,18 +1,13 @@
-"""A differentiable stand-in for a model that can only be asked."""
+"""A differentiable stand-in for a black box."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from counterpath.models.classifier import Classifier, fit_classifier, probabilities
+from counterpath.models.classifier import Classifier, blockwise_proba, fit_classifier
 from counterpath.models.training import Run
-from counterpath.utils.blocks import map_blocks
-
-Answers = Callable[[Tensor], Tensor]
-"""The model under explanation: legal encoded rows `(n, D)` to the probability of every class `(n, K)`."""
 
 WIDTH = 48
 STEPS = 2500
@@ -28,7 +23,7 @@ class Agreement:
     Attributes:
         held_out: On held-out rows.
         drawn: On rows that the generative model drew, and that the surrogate never saw.
-        visited: On rows that searches visited, after the surrogate learned from those of the searches before.
+        visited: On rows that searches visited, after the surrogate was trained on those of the searches before.
     """
 
     held_out: float
@@ -37,24 +32,24 @@ class Agreement:
 
 
 @dataclass(frozen=True)
-class Lesson:
-    """Rows, and what the model under explanation answers."""
+class SurrogateData:
+    """Rows, and the probabilities that the model under explanation gives them."""
 
     x: Float[Tensor, "n D"]
-    answer: Float[Tensor, "n K"]
+    probabilities: Float[Tensor, "n K"]
 
-    def __add__(self, other: "Lesson") -> "Lesson":
-        return Lesson(torch.cat([self.x, other.x]), torch.cat([self.answer, other.answer]))
+    def __add__(self, other: "SurrogateData") -> "SurrogateData":
+        return SurrogateData(torch.cat([self.x, other.x]), torch.cat([self.probabilities, other.probabilities]))
 
 
-def fit_surrogate(lesson: Lesson, *, run: Run, name: str = "surrogate") -> Classifier:
+def fit_surrogate(data: SurrogateData, *, run: Run, name: str = "surrogate") -> Classifier:
     """Learn a model's probabilities by cross entropy (Hinton, Vinyals and Dean, "Distilling the knowledge", 2015)."""
-    target = lesson.answer[:, 1] if lesson.answer.shape[-1] == 2 else lesson.answer
-    batch = min(BATCH_SIZE, max(1, len(lesson.x) // 4))
-    epochs = max(4, STEPS // max(1, len(lesson.x) // batch))
+    target = data.probabilities[:, 1] if data.probabilities.shape[-1] == 2 else data.probabilities
+    batch = min(BATCH_SIZE, max(1, len(data.x) // 4))
+    epochs = max(4, STEPS // max(1, len(data.x) // batch))
     return fit_classifier(
-        lesson.x,
-        target.to(lesson.x.dtype),
+        data.x,
+        target.to(data.x.dtype),
         width=WIDTH,
         epochs=epochs,
         batch_size=batch,
@@ -65,25 +60,19 @@ def fit_surrogate(lesson: Lesson, *, run: Run, name: str = "surrogate") -> Class
     )
 
 
-def mistakes(surrogate: Classifier, lesson: Lesson) -> Lesson:
+def disagreements(surrogate: Classifier, data: SurrogateData) -> SurrogateData:
     """The rows on which a surrogate is more than 0.1 off or predicts another class, several times over.
 
     They are few beside all that it learns from, and they are where searches go.
     """
-    given = answers(surrogate, lesson.x)
-    wrong = (given - lesson.answer).abs().amax(-1) > _APART
-    wrong |= given.argmax(-1) != lesson.answer.argmax(-1)
-    return Lesson(lesson.x[wrong].repeat(_REPEATS, 1), lesson.answer[wrong].repeat(_REPEATS, 1))
+    predicted = blockwise_proba(surrogate)(data.x)
+    wrong = (predicted - data.probabilities).abs().amax(-1) > _APART
+    wrong |= predicted.argmax(-1) != data.probabilities.argmax(-1)
+    return SurrogateData(data.x[wrong].repeat(_REPEATS, 1), data.probabilities[wrong].repeat(_REPEATS, 1))
 
 
-def agreement(surrogate: Classifier, lesson: Lesson) -> float:
+def agreement(surrogate: Classifier, data: SurrogateData) -> float:
     """The share of rows for which both predict the same class; 1 if there are none."""
-    if len(lesson.x) == 0:
+    if len(data.x) == 0:
         return 1.0
-    return float((answers(surrogate, lesson.x).argmax(-1) == lesson.answer.argmax(-1)).double().mean())
-
-
-@torch.no_grad()
-def answers(surrogate: Classifier, x: Float[Tensor, "n D"]) -> Float[Tensor, "n K"]:
-    """The probability of every class."""
-    return map_blocks(lambda rows: probabilities(surrogate(rows)), x)
+    return float((blockwise_proba(surrogate)(data.x).argmax(-1) == data.probabilities.argmax(-1)).double().mean())

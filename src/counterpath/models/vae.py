@@ -10,8 +10,15 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from counterpath.geometry.linearize import Linearization, axes, jacobian
-from counterpath.models.conditioning import copied, draw_masks, heard, membership, tell
-from counterpath.models.latent import given, join
+from counterpath.models.latent import (
+    concat_context,
+    context_for,
+    copy_conditioned,
+    draw_masks,
+    make_context,
+    membership,
+    split_context,
+)
 from counterpath.models.layers import TableOutput, mlp
 from counterpath.models.precision import DEFAULT_ZETA, RBFPrecision
 from counterpath.models.training import Run, insist_finite, seeded, train
@@ -28,10 +35,11 @@ class VAE(nn.Module):
         features: D, the width of a row.
         latent: d, the width of a code.
         hidden: Widths of the encoder's hidden layers; the decoder mirrors them.
-        told: Whether mean and uncertainty are told some columns of the row, which are copied through (see `told`).
-            The others stay plausible given those, and the uncertainty is one of code and told columns together: a code
-            that no row with these columns has is off the data. The code itself does not depend on what is told.
-        held: Columns that a model is always told.
+        conditional: Whether mean and uncertainty are conditioned on some columns of the row, which are copied through
+            (see `context`). The others stay plausible given those, and the uncertainty is one of code and conditioned
+            columns together: a code that no row with these columns has is off the data. The code itself does not
+            depend on the context.
+        always_conditioned: Columns on which the model is always conditioned.
         output: "sigmoid" for rows in [0, 1], "linear" for rows without bounds.
         blocks: The columns of each one-hot category, as (first, last + 1); their probabilities come from a softmax.
         centers: RBF centres of the uncertainty.
@@ -48,8 +56,8 @@ class VAE(nn.Module):
         latent: int,
         *,
         hidden: tuple[int, ...] = (512, 256),
-        told: bool = False,
-        held: Sequence[int] = (),
+        conditional: bool = False,
+        always_conditioned: Sequence[int] = (),
         output: str = "sigmoid",
         blocks: Sequence[tuple[int, int]] = (),
         centers: int = 200,
@@ -57,28 +65,35 @@ class VAE(nn.Module):
         zeta: float = DEFAULT_ZETA,
     ) -> None:
         super().__init__()
-        if len(held) and not told:
-            raise InputError("a VAE holds columns by being told them: give told=True")
-        self.latent, self.told, self.output = latent, told, output
+        if len(always_conditioned) and not conditional:
+            raise InputError("always_conditioned= is for a conditional VAE: give conditional=True, too")
+        self.latent, self.conditional, self.output = latent, conditional, output
         number = choose("output", output, OUTPUTS)()
         final = TableOutput(features, blocks, number) if blocks else number
-        context = 2 * features if told else 0
+        context = 2 * features if conditional else 0
         self.encoder = mlp([features, *hidden, 2 * latent])
         self.decoder = mlp([latent + context, *reversed(hidden), features], final=final)
         self.register_buffer("category", category_columns(features, blocks), persistent=False)
         always = torch.zeros(features, dtype=torch.bool)
-        always[list(held)] = True
-        self.register_buffer("held", always, persistent=False)
-        self.precision = RBFPrecision(latent, features, centers, told=features if told else 0, tied=tied, zeta=zeta)
+        always[list(always_conditioned)] = True
+        self.register_buffer("always_conditioned", always, persistent=False)
+        row_width = features if conditional else 0
+        self.precision = RBFPrecision(latent, features, centers, row_width=row_width, tied=tied, zeta=zeta)
 
     category: Tensor | None
-    held: Tensor
+    always_conditioned: Tensor
 
-    def given(self, x: Float[Tensor, "n D"], mask: Bool[Tensor, "n D"] | None = None) -> Float[Tensor, "n 2*D"] | None:
-        """What the model is told about rows: their held columns, and those of the mask."""
-        if not self.told:
+    def context(
+        self, x: Float[Tensor, "n D"], mask: Bool[Tensor, "n D"] | None = None
+    ) -> Float[Tensor, "n 2*D"] | None:
+        """The context of rows: the columns of the mask, and those on which the model is always conditioned.
+
+        None for a model that is not conditional.
+        """
+        if not self.conditional:
             return None
-        return tell(x, self.held.expand_as(x) if mask is None else mask | self.held)
+        always = self.always_conditioned
+        return make_context(x, always.expand_as(x) if mask is None else mask | always)
 
     def posterior(
         self, x: Float[Tensor, "n D"], context: Float[Tensor, "n c"] | None = None
@@ -92,29 +107,29 @@ class VAE(nn.Module):
         return self.posterior(x)[0]
 
     def decode(self, z: Float[Tensor, "n d"], context: Float[Tensor, "n c"] | None = None) -> Float[Tensor, "n D"]:
-        """μ(z), with the columns that were told."""
-        mean = self.decoder(join(z, self._checked(context)))
-        return mean if context is None else copied(mean, context)
+        """μ(z), with the conditioned columns copied."""
+        mean = self.decoder(concat_context(z, self._checked(context)))
+        return mean if context is None else copy_conditioned(mean, context)
 
     def uncertainty(self, z: Float[Tensor, "n d"], context: Float[Tensor, "n c"] | None = None) -> Float[Tensor, "n D"]:
-        """σ(z), given the columns that were told."""
-        return self.precision(join(z, self._checked(context)))  # type: ignore[no-any-return]
+        """σ(z), given the context."""
+        return self.precision(concat_context(z, self._checked(context)))  # type: ignore[no-any-return]
 
     def linearize(self, z: Float[Tensor, "n d"], context: Float[Tensor, "n c"] | None = None) -> Linearization:
-        """μ(z) and σ(z) with their Jacobians by z; columns that were told do not move."""
-        point = join(z, self._checked(context))
+        """μ(z) and σ(z) with their Jacobians by z; conditioned columns do not move."""
+        point = concat_context(z, self._checked(context))
         tangents = axes(point, self.latent)
         mean, mean_jac = jacobian(self.decoder, point, tangents)
         std, std_jac, rise = self.precision.linearize(point, tangents)
         if context is not None:
-            mean = copied(mean, context)
-            mean_jac = torch.where(heard(context)[1][..., None], 0, mean_jac)
+            mean = copy_conditioned(mean, context)
+            mean_jac = torch.where(split_context(context)[1][..., None], 0, mean_jac)
         return Linearization(mean, mean_jac, std, std_jac, self.category, rise)
 
     def _checked(self, context: Tensor | None) -> Tensor | None:
-        if self.told != (context is not None):
-            told = "is told columns of the row: give it the context of `given`" if self.told else "is told nothing"
-            raise InputError(f"this VAE {told}; the context given is {'missing' if context is None else 'too much'}")
+        if self.conditional != (context is not None):
+            kind = "conditional: give it the context that `context` makes" if self.conditional else "not conditional"
+            raise InputError(f"this VAE is {kind}; its context is {'missing' if context is None else 'too much'}")
         return context
 
 
@@ -128,8 +143,8 @@ def category_columns(width: int, blocks: Sequence[tuple[int, int]]) -> Bool[Tens
     return mask
 
 
-Telling = Callable[[Tensor, torch.Generator], Tensor]
-"""Draws what a model is told about rows in training."""
+DrawContext = Callable[[Tensor, torch.Generator], Tensor]
+"""Draws random contexts of rows in training."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +183,7 @@ def fit_vae(
     latent: int,
     *,
     features: Sequence[slice] | None = None,
-    held: Sequence[int] = (),
+    always_conditioned: Sequence[int] = (),
     hidden: tuple[int, ...] = (512, 256),
     output: str = "sigmoid",
     blocks: Sequence[tuple[int, int]] = (),
@@ -180,8 +195,8 @@ def fit_vae(
 ) -> VAE:
     """Fit a VAE in two phases: encoder and mean first; then both are frozen and only the uncertainty is fitted.
 
-    With the columns of its `features` it learns to be told any of them, by masks drawn at random in training; `held`
-    columns it is always told.
+    With the columns of its `features` it learns to be conditioned on any of them, by masks drawn at random in training;
+    on `always_conditioned` columns it is conditioned always.
 
     References:
         Detlefsen, Jørgensen and Hauberg, "Reliable training and estimation of variance networks", NeurIPS 2019.
@@ -195,8 +210,8 @@ def fit_vae(
             x.shape[-1],
             latent,
             hidden=hidden,
-            told=features is not None,
-            held=held,
+            conditional=features is not None,
+            always_conditioned=always_conditioned,
             output=output,
             blocks=blocks,
             centers=centers,
@@ -204,25 +219,25 @@ def fit_vae(
             zeta=zeta,
         ).to(x)
     training = training or VAETraining()
-    telling = None if features is None else _telling(vae, membership(features, x.shape[-1]).to(x))
-    _fit_mean(vae, x, telling, training, run)
-    fit_uncertainty(vae, x, telling=telling, training=training, run=run)
+    draw_context = None if features is None else _context_sampler(vae, membership(features, x.shape[-1]).to(x))
+    _fit_mean(vae, x, draw_context, training, run)
+    fit_uncertainty(vae, x, draw_context=draw_context, training=training, run=run)
     return vae
 
 
-def _telling(vae: VAE, member: Float[Tensor, "f D"]) -> Telling:
-    return lambda x, generator: tell(x, draw_masks(len(x), member, vae.held, generator))
+def _context_sampler(vae: VAE, member: Float[Tensor, "f D"]) -> DrawContext:
+    return lambda x, generator: make_context(x, draw_masks(len(x), member, vae.always_conditioned, generator))
 
 
-def _fit_mean(vae: VAE, x: Tensor, telling: Telling | None, training: VAETraining, run: Run) -> None:
+def _fit_mean(vae: VAE, x: Tensor, draw_context: DrawContext | None, training: VAETraining, run: Run) -> None:
     vae.precision.requires_grad_(False)
 
     def loss(batch: tuple[Tensor, ...], generator: torch.Generator) -> Tensor:
         (x,) = batch
-        context = None if telling is None else telling(x, generator)
+        context = None if draw_context is None else draw_context(x, generator)
         mean, std = vae.posterior(x)
-        decoded = vae.decoder(join(_sample(mean, std, generator), context))
-        decoded = decoded if context is None else copied(decoded, context)
+        decoded = vae.decoder(concat_context(_sample(mean, std, generator), context))
+        decoded = decoded if context is None else copy_conditioned(decoded, context)
         error = _error(decoded, x, vae.category, training.category_weight)
         divergence = 0.5 * (mean.square() + std.square() - 1 - 2 * std.log()).sum(-1)
         return (error + training.beta * divergence).mean()
@@ -268,23 +283,23 @@ def fit_uncertainty(
     vae: Uncertain,
     x: Float[Tensor, "n D"],
     *,
-    telling: Telling | None = None,
+    draw_context: DrawContext | None = None,
     training: VAETraining,
     run: Run,
 ) -> None:
     """Fit the RBF network by maximum likelihood, with encoder and mean frozen.
 
-    Minimises −log N(x; μ(z), σ(z)²) over W for z drawn from the posterior, and what is told by `telling`.
+    Minimises −log N(x; μ(z), σ(z)²) over W for z drawn from the posterior, and contexts of `draw_context`.
     """
     assert isinstance(vae, nn.Module)
     vae.eval().requires_grad_(False)
-    context = given(vae, x)
+    context = context_for(vae, x)
     with torch.no_grad():
         mean = map_blocks(lambda rows: vae.posterior(rows)[0], x)
         std = map_blocks(lambda rows: vae.posterior(rows)[1], x)
         error = map_blocks(vae.decode, mean, context) - x
     vae.precision.place(
-        join(mean, context),
+        concat_context(mean, context),
         (error.square().mean(0) + training.noise**2).sqrt(),
         bandwidth=training.bandwidth,
         per_center=training.per_center,
@@ -295,11 +310,11 @@ def fit_uncertainty(
 
     def loss(batch: tuple[Tensor, ...], generator: torch.Generator) -> Tensor:
         x, mean, std = batch
-        context = None if telling is None else telling(x, generator)
+        context = None if draw_context is None else draw_context(x, generator)
         z = _sample(mean, std, generator)
         with torch.no_grad():
             squared_error = (vae.decode(z, context) - x).square() + training.noise**2
-        precision = vae.precision.precision(join(z, context))
+        precision = vae.precision.precision(concat_context(z, context))
         return 0.5 * (squared_error * precision - precision.log()).sum(-1).mean()
 
     bandwidth = -1.0 if isinstance(training.bandwidth, str) else training.bandwidth

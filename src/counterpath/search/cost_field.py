@@ -8,7 +8,7 @@ from torch import Tensor
 
 from counterpath.geometry.curve import relax
 from counterpath.geometry.linearize import Decoded, secant
-from counterpath.geometry.metric import Metric, damped, priced
+from counterpath.geometry.metric import Metric, damped, scaled_by_uncertainty
 from counterpath.models.latent import LatentModel
 from counterpath.utils.blocks import map_blocks
 
@@ -47,7 +47,7 @@ class CostField:
         """
         spread = _decode(model, z, context).spread
         level = float(spread.mean())
-        metric = priced(metric, level) if uncertainty_cost and level != 0 else metric
+        metric = scaled_by_uncertainty(metric, level) if uncertainty_cost and level != 0 else metric
         return cls(model, metric, float(spread.double().quantile(_ON_DATA)))
 
     def decode(self, z: Float[Tensor, "n d"], context: Tensor | None) -> Decoded:

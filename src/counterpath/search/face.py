@@ -103,7 +103,7 @@ class FaceGraph:
             accepted: The training rows where they may end.
             allowed: Those that they may touch; by default all.
         """
-        shortest = self.graph.field(accepted, allowed)
+        shortest = self.graph.shortest_paths(accepted, allowed)
         nodes = torch.ones_like(accepted) if allowed is None else allowed
         nodes = nodes.nonzero()[:, 0]
         if len(nodes) == 0:
@@ -112,7 +112,7 @@ class FaceGraph:
         apart, near = Neighbours(self.rows[nodes], self.weights).nearest(start, NEIGHBOURS)
         entry = nodes[near]
         cost, best = (apart + shortest.cost[entry]).min(1)
-        return shortest.ways(entry.gather(1, best[:, None])[:, 0]), cost.isfinite()
+        return shortest.follow(entry.gather(1, best[:, None])[:, 0]), cost.isfinite()
 
 
 class Face(Method):

@@ -14,10 +14,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from counterpath.geometry.curve import resample
-from counterpath.geometry.graph import Field, Graph
+from counterpath.geometry.graph import Graph, ShortestPaths
 from counterpath.geometry.metric import METRICS, Metric
 from counterpath.geometry.neighbours import Neighbours
-from counterpath.models.latent import given
+from counterpath.models.latent import context_for
 from counterpath.search.cost_field import CostField
 from counterpath.search.method import Method
 from counterpath.search.objective import Target
@@ -107,16 +107,16 @@ class Geodesic(Method):
         landmarks = setup.landmarks
         if landmarks is None:
             raise NotFittedError("geodesic needs landmarks, which Explainer.fit chooses, and there are none")
-        metric, context = self.metric(setup.models, options), given(setup.latent, landmarks.x)
+        metric, context = self.metric(setup.models, options), context_for(setup.latent, landmarks.x)
         return CostField.of(setup.latent, metric, landmarks.z, context, uncertainty_cost=options.uncertainty_cost)
 
     def fit(self, setup: SearchSetup, options: SearchOptions) -> Roadmap:
         """The roadmap. Where something always is fixed, only conditional roadmaps are used, and built when needed."""
         cost_field, landmarks = self.cost_field(setup, options), setup.landmarks
         assert landmarks is not None
-        if len(setup.encoder.schema.immutable) and given(setup.latent, setup.rows[:1]) is not None:
+        if len(setup.encoder.schema.immutable) and context_for(setup.latent, setup.rows[:1]) is not None:
             return Roadmap(cost_field, landmarks, None)
-        return Roadmap.build(cost_field, landmarks, given(setup.latent, landmarks.x[:1]), setup.seed)
+        return Roadmap.build(cost_field, landmarks, context_for(setup.latent, landmarks.x[:1]), setup.seed)
 
     def state_to_tensors(self, state: Roadmap) -> dict[str, Tensor]:
         """The edges, if there are any; landmarks are part of the model."""
@@ -233,7 +233,7 @@ def _shortest_paths(
     target: Target,
     predict_proba: PredictProba,
     should_stop: Over,
-) -> Iterator[tuple[Tensor, ConditionalRoadmap, Field, Tensor]]:
+) -> Iterator[tuple[Tensor, ConditionalRoadmap, ShortestPaths, Tensor]]:
     """For rows the roadmap that they use, the shortest paths to their goals, and the rows that its nodes stand for.
 
     It ends when time is up.
@@ -252,9 +252,9 @@ def _shortest_paths(
             everywhere = roadmap.without_edges(conditional.context)
             wide = _node_rows(everywhere, decoder, some, target, predict_proba, near=False)
             further = roadmap.build_conditional(conditional.context, wide.goal)
-            yield some, further, further.graph.field(wide.goal[further.index]), wide.x[further.index]
+            yield some, further, further.graph.shortest_paths(wide.goal[further.index]), wide.x[further.index]
         else:
-            yield some, conditional, conditional.graph.field(nodes.goal), nodes.x
+            yield some, conditional, conditional.graph.shortest_paths(nodes.goal), nodes.x
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ class Objective:
     """f(x) = −log p(x) + α‖x − x₀‖₂, with p the probability of the target and x₀ the factual row.
 
     Attributes:
-        classifier: Maps rows to the log odds of class 1 `(n,)`, or to one logit a class `(n, K)`; differentiable.
+        classifier: Maps rows to the log odds of class 1 `(n,)`, or to one logit a class `(n, K)`; blockwise_proba.
         target: The class that is aimed at, by its index.
         other: Any class but `target` is aimed at.
         fidelity: α, how much staying close to the factual weighs.

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from counterpath.models.latent import LatentModel, given
+from counterpath.models.latent import LatentModel, context_for
 from counterpath.search.feasible import FeasibleSet
 from counterpath.search.paths import is_first, path_fraction
 from counterpath.search.plausibility import Plausibility
@@ -51,7 +51,7 @@ class ResidualDecoder:
             generative: Whether it is a generative model; others reproduce rows, and leave no residual.
             keep_residual: Whether to add what it does not reproduce.
         """
-        context = given(model, feasible.factual, feasible.fixed)
+        context = context_for(model, feasible.factual, feasible.fixed)
         with torch.no_grad():
             start = map_blocks(model.encode, feasible.factual)
             decoded = map_blocks(model.decode, start, context)

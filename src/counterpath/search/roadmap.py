@@ -9,11 +9,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from counterpath.geometry.graph import Field, Graph, build_graph
+from counterpath.geometry.graph import Graph, ShortestPaths, build_graph
 from counterpath.geometry.linearize import Decoded
 from counterpath.geometry.neighbours import Neighbours
-from counterpath.models.conditioning import heard
-from counterpath.models.latent import LatentModel, given
+from counterpath.models.latent import LatentModel, context_for, split_context
 from counterpath.search.cost_field import CostField
 from counterpath.search.objective import Target
 from counterpath.utils.blocks import map_blocks
@@ -71,7 +70,7 @@ class Landmarks:
         chosen = rows[representatives(rows, probabilities, seed)]
         with torch.no_grad():
             z = map_blocks(model.encode, chosen)
-            x = legal(map_blocks(model.decode, z, given(model, chosen)))
+            x = legal(map_blocks(model.decode, z, context_for(model, chosen)))
         return cls(x, z, predict_proba(x))
 
 
@@ -129,7 +128,7 @@ class Roadmap:
     _conditional: "OrderedDict[bytes, ConditionalRoadmap]" = field(
         default_factory=OrderedDict, repr=False, compare=False
     )
-    _shortest_paths: dict[Target, Field] = field(default_factory=dict, repr=False, compare=False)
+    _shortest_paths: dict[Target, ShortestPaths] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def build(
@@ -152,7 +151,7 @@ class Roadmap:
 
         Those that were asked for last are kept.
         """
-        fixed = context is not None and bool(heard(context)[1].any())
+        fixed = context is not None and bool(split_context(context)[1].any())
         key = context.cpu().numpy().tobytes() if context is not None and fixed else b""
         if key in self._conditional:
             self._conditional.move_to_end(key)
@@ -163,10 +162,10 @@ class Roadmap:
             self._conditional.popitem(last=False)
         return found
 
-    def shortest_paths(self, roadmap: ConditionalRoadmap, target: Target) -> Field:
+    def shortest_paths(self, roadmap: ConditionalRoadmap, target: Target) -> ShortestPaths:
         """The shortest paths to landmarks that reach the target, if nothing is fixed; found once for each target."""
         if target not in self._shortest_paths:
-            self._shortest_paths[target] = roadmap.graph.field(is_goal(target, self.landmarks.probabilities))
+            self._shortest_paths[target] = roadmap.graph.shortest_paths(is_goal(target, self.landmarks.probabilities))
         return self._shortest_paths[target]
 
     def _unconditional(self, context: Tensor | None) -> ConditionalRoadmap:
@@ -179,7 +178,7 @@ class Roadmap:
         Its nodes are the landmarks whose own columns are most like the fixed ones and, if they are needed, of some
         goals those that are most like them.
         """
-        values, mask = heard(context)
+        values, mask = split_context(context)
         order = ((self.landmarks.x - values) * mask).square().sum(-1).argsort(stable=True)
         index = order[:CONDITIONAL_NODES]
         if goal is not None:
@@ -205,7 +204,7 @@ class Roadmap:
 def connect(
     cost_field: CostField,
     roadmap: ConditionalRoadmap,
-    shortest: Field,
+    shortest: ShortestPaths,
     start: Float[Tensor, "n d"],
     goals: Int[Tensor, "n g"],
 ) -> tuple[Float[Tensor, "n t d"], Bool[Tensor, "n"]]:
@@ -236,7 +235,7 @@ def connect(
     off_data[0] = torch.zeros_like(off_data[0])  # a row that is off the data enters somewhere all the same
     best = torch.where(torch.cat(off_data, 1), torch.inf, torch.cat(costs, 1)).argmin(1, keepdim=True)
     chosen = torch.cat([near, goals], 1).gather(1, best)[:, 0]
-    return torch.cat([start[:, None], roadmap.z[shortest.ways(chosen)]], 1), shortest.gap[chosen]
+    return torch.cat([start[:, None], roadmap.z[shortest.follow(chosen)]], 1), shortest.gap[chosen]
 
 
 def edge_costs(

@@ -4,7 +4,7 @@ All of it is part of the step. To a decoded row the residual of the factual row'
 that a search starts at the factual row and its rows stay legal. With g = ∇f and A the Jacobian of the columns that are
 at a bound, the step is the solution of
 
-    min over s of  gᵀs + ½ sᵀMs + Σⱼ κⱼ|aⱼᵀs|   subject to  Aₗs ≥ 0 (lower bounds), Aᵤs ≤ 0 (upper bounds),
+    min over s of  gᵀs + ½ sᵀMs + Σⱼ κⱼ|aⱼᵀs|   explained to  Aₗs ≥ 0 (lower bounds), Aᵤs ≤ 0 (upper bounds),
 
 where κⱼ is the cost of changing a column that still is as it was. In the dual there is one multiplier a column, within
 an interval: [0, ∞) at a lower bound, (−∞, 0] at an upper one, all numbers for a column that may not move, and [−κ, κ]

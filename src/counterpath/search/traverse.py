@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from counterpath.geometry.metric import DAMPING, Metric, euclidean, recordable
+from counterpath.geometry.metric import DAMPING, Metric, capturable, euclidean
 from counterpath.models.classifier import Classifier
 from counterpath.models.latent import IdentityModel, LatentModel
 from counterpath.models.vae import VAE
@@ -225,7 +225,7 @@ def traverse(
             slots.move(slots.z - step_size * step, reason >= 0, start)
 
         unbounded = step_constraints is None or step_constraints.bounded is None
-        solved = metric is euclidean or recordable(start.shape[-1])
+        solved = metric is euclidean or capturable(start.shape[-1])
         record_look = unbounded and solved and never_waits(model, metric, objective.classifier, step_rule)
         looking = Replayed(look, device, record=record_look)
         # What is recorded reads tensors where they were, and a look that is not recorded puts them elsewhere.

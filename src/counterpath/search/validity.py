@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from counterpath.data.encoding import Encoder
-from counterpath.models.latent import LatentModel, given
+from counterpath.models.latent import LatentModel, context_for
 from counterpath.search.feasible import FeasibleSet, legal
 from counterpath.search.objective import Target
 from counterpath.search.paths import Paths, is_first
@@ -77,7 +77,7 @@ class Validator:
         """
         codes = self.encode(x) if z is None else z
         with torch.no_grad():
-            context = given(self.latent, x, feasible.fixed[row])
+            context = context_for(self.latent, x, feasible.fixed[row])
             sigma = map_blocks(lambda *where: _mean_std(self.latent, *where), codes, context)
         probabilities = self.predict_proba(x)
         valid, no = (

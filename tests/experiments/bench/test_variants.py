@@ -94,9 +94,9 @@ def test_our_search_takes_our_steps(exact: Workload) -> None:
 
 @pytest.mark.usefixtures("stochman")
 def test_models_that_the_paper_does_not_have_are_refused(exact: Workload) -> None:
-    told = Workload(SearchModels(random_classifier(), random_vae(told=True)), exact.factual, 1e-4)
-    with pytest.raises(InputError, match="told nothing"):
-        paper_step(told, "rsgd")
+    conditional = Workload(SearchModels(random_classifier(), random_vae(conditional=True)), exact.factual, 1e-4)
+    with pytest.raises(InputError, match="not conditional"):
+        paper_step(conditional, "rsgd")
     with pytest.raises(InputError, match="unknown method to time 'flow'"):
         paper_step(exact, "flow")
 

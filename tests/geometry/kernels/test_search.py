@@ -99,7 +99,7 @@ def test_a_search_for_people_that_is_replayed_has_the_bits_of_one_that_is_not(
 ) -> None:
     learned = cp.load(explainer.save(tmp_path / "model"), device="cuda").models_
     quest, wanted = replace(learned.quest(SearchOptions(max_steps=40)), exact=exact), Target(1, confidence=0.6)
-    rows = learned.rows[~wanted.met(learned.answers)][:60]
+    rows = learned.rows[~wanted.met(learned.probabilities)][:60]
     scope, recipe = FeasibleSet.of(learned.encoder, rows), METHODS[method](learned.parts)
     replayed = quest.pursue(recipe, scope, wanted)
     monkeypatch.setattr(problem, "never_waits", lambda *pieces: False)

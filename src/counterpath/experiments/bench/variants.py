@@ -258,8 +258,10 @@ def stochman_models(workload: Workload) -> StochmanModels:
     """
     nnj = require("stochman", "bench", "the paper's way of taking a step").nnj
     vae, classifier = vae_of(workload.fitted), workload.fitted.classifier
-    if vae.told or vae.category is not None:
-        raise InputError("the paper's VAE is told nothing and has no categories; give one without told= and blocks=")
+    if vae.conditional or vae.category is not None:
+        raise InputError(
+            "the paper's VAE is not conditional and has no categories; give one without conditional= and blocks="
+        )
     return StochmanModels(
         *(
             module.to(workload.factual).eval().requires_grad_(False)

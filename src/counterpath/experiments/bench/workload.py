@@ -136,7 +136,7 @@ def adult_workload(models: Path | None, seed: int, device: torch.device, *, prog
         fitted = fit_models(rows, settings, PRESETS["quick"], Run(seed=seed, progress=progress))
     else:
         fitted = read_models(models, device)
-        width = vae_of(fitted).held.numel()
+        width = vae_of(fitted).always_conditioned.numel()
         if width != rows.train.shape[-1]:
             raise InputError(
                 f"the models in {models} are for rows of {width} columns, and Adult's have {rows.train.shape[-1]}: "
