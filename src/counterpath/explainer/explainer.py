@@ -31,7 +31,7 @@ from counterpath.models.generator import Autoencoder
 from counterpath.models.training import Run
 from counterpath.search.method import AMBIENTS, METHODS
 from counterpath.search.problem import SearchOptions
-from counterpath.utils.deadline import Over, after
+from counterpath.utils.deadline import ShouldStop, stop_after
 from counterpath.utils.devices import resolve_device
 from counterpath.utils.errors import CounterpathWarning, InputError, NotFittedError, choose
 
@@ -184,7 +184,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         confidence: float = 0.5,
         method: str | None = None,
         time_limit: float | int | None = None,
-        should_stop: Over | None = None,
+        should_stop: ShouldStop | None = None,
         paths: str = ALL,
         lock: Iterable[str] = (),
         directions: Mapping[str, str] | None = None,
@@ -228,7 +228,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
             max_changes=max_changes,
             feature_costs=feature_costs,
         )
-        settings, over = self._settings(), after(time_limit, should_stop)
+        settings, over = self._settings(), stop_after(time_limit, should_stop)
         walk = SearchOptions(**{name: settings[name] for name in WALK}, over=over, progress=self.progress)
         classes = learned.subject.classes
         place = None if target_class == OTHER and OTHER not in classes else learned.subject.index(target_class)

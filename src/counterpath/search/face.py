@@ -17,7 +17,7 @@ from counterpath.geometry.graph import Graph, build_graph
 from counterpath.geometry.neighbours import Neighbours
 from counterpath.search.feasible import FeasibleSet
 from counterpath.search.objective import Target
-from counterpath.utils.deadline import Over, unlimited
+from counterpath.utils.deadline import ShouldStop, never_stop
 
 NEIGHBOURS = 20
 
@@ -50,7 +50,7 @@ class FaceGraph:
         return cls(rows, answers, build_graph(points, pricing, near=NEIGHBOURS, far=0, join=False), weights)
 
     def follow(
-        self, scope: FeasibleSet, wanted: Target, over: Over = unlimited
+        self, scope: FeasibleSet, wanted: Target, over: ShouldStop = never_stop
     ) -> tuple[Int[Tensor, "p"], Float[Tensor, "p D"], Bool[Tensor, "n"], Bool[Tensor, "n"]]:
         """The shortest chain from every person within their scope, until it is time to give up.
 

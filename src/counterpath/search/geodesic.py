@@ -14,7 +14,7 @@ from counterpath.search.objective import Target
 from counterpath.search.residual import Data, ResidualDecoder
 from counterpath.search.roadmap import NODES, ConditionalRoadmap, Roadmap, get_on, goals
 from counterpath.search.sparsify import Plausible, within_reach
-from counterpath.utils.deadline import Over, unlimited
+from counterpath.utils.deadline import ShouldStop, never_stop
 from counterpath.utils.progress import track
 
 Answers = Callable[[Tensor], Tensor]
@@ -76,7 +76,7 @@ def find_routes(
     wanted: Target,
     ask: Answers,
     *,
-    over: Over = unlimited,
+    over: ShouldStop = never_stop,
     progress: bool | None = False,
 ) -> Routes:
     """The cheapest way of every person to a node that would give them the wanted outcome.
@@ -112,7 +112,9 @@ def find_routes(
     return Routes(whole, gaps, late)
 
 
-def _worlds(network: Roadmap, journey: ResidualDecoder, over: Over) -> Iterator[tuple[Tensor, ConditionalRoadmap]]:
+def _worlds(
+    network: Roadmap, journey: ResidualDecoder, over: ShouldStop
+) -> Iterator[tuple[Tensor, ConditionalRoadmap]]:
     """People about whom the model is told the same, and their world, as long as there is time."""
     everybody = torch.arange(len(journey.scope), device=journey.start.device)
     if journey.told is None:
@@ -133,7 +135,7 @@ def _fields(
     people: Tensor,
     wanted: Target,
     ask: Answers,
-    over: Over,
+    over: ShouldStop,
 ) -> Iterator[tuple[Tensor, ConditionalRoadmap, Field, Tensor]]:
     """For people of a world the network they travel on, the ways to their goals, and the rows its nodes stand for.
 
@@ -194,7 +196,7 @@ def travel(
     data: Data | None,
     *,
     refine: bool = True,
-    over: Over = unlimited,
+    over: ShouldStop = never_stop,
     progress: bool | None = False,
 ) -> Travelled:
     """Paths over the network, up to the first point with the wanted outcome.

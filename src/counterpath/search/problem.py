@@ -22,7 +22,7 @@ from counterpath.search.roadmap import Roadmap
 from counterpath.search.sparsify import needless, within_reach
 from counterpath.search.traverse import StopReason, StopRule, never_waits, traverse
 from counterpath.search.validity import AtLegalRow, Validator
-from counterpath.utils.deadline import Over, unlimited
+from counterpath.utils.deadline import ShouldStop, never_stop
 from counterpath.utils.errors import NotFittedError
 
 AT_ONCE = 16384
@@ -60,7 +60,7 @@ class SearchOptions:
     refine: bool = True
     allow_copies: bool = True
     tf32: bool = False
-    over: Over = unlimited
+    over: ShouldStop = never_stop
     progress: bool | None = False
 
 
