@@ -8,7 +8,7 @@ import pytest
 from counterpath.batch import run
 from counterpath.batch.local import Local
 from counterpath.utils.errors import BatchError, InputError
-from counterpath.utils.importing import attribute
+from counterpath.utils.importing import import_object
 from tests.tables import small
 
 from .conftest import ASKED, Runs
@@ -44,7 +44,9 @@ def test_a_shard_that_kills_its_worker_is_put_into_quarantine(
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "deadly.py").write_text(MODEL)
-    explainer = small(method="nearest", epochs=2, n_centers=5).fit(loans[:120], "loan", model=attribute("deadly:model"))
+    explainer = small(method="nearest", epochs=2, n_centers=5).fit(
+        loans[:120], "loan", model=import_object("deadly:model")
+    )
     explainer.save("model")
     loans[:30].assign(income=loans["income"].where(loans.index != 17, 1e30)).to_csv("rows.csv", index=False)
     (tmp_path / "poison").touch()

@@ -28,7 +28,7 @@ from counterpath.batch.sources import find, shards_of, survey
 from counterpath.batch.worker import Errand
 from counterpath.explainer.explainer import Explainer
 from counterpath.utils.errors import BatchError, CounterpathWarning, InputError, MissingExtraError
-from counterpath.utils.importing import attribute
+from counterpath.utils.importing import import_object
 from tests.tables import small
 
 from .conftest import ASKED
@@ -131,7 +131,7 @@ def lending(loans: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> It
         warnings.simplefilter("ignore", CounterpathWarning)  # it need not be a good one
         patch.syspath_prepend(folder)
         patch.chdir(folder)  # from where workers import it
-        explainer = small(epochs=2, max_steps=5).fit(people, loans["loan"], model=attribute("lending:score"))
+        explainer = small(epochs=2, max_steps=5).fit(people, loans["loan"], model=import_object("lending:score"))
         explainer.save(folder / "model")
         yield Lending(folder, explainer, people)
         del sys.modules["lending"]

@@ -31,7 +31,7 @@ def patched() -> object:
         patch.setattr(tabular, "BANDWIDTHS", (0.01, 2.0))
         patch.setattr(tabular, "DAMPINGS", (1e-6, 1e-2))
         patch.setattr(tabular, "load", _small)
-        patch.setitem(blocks._ROWS, "cpu", 40)  # as many rows as there are factuals: blocks are padded
+        patch.setitem(blocks._BLOCK_ROWS, "cpu", 40)  # as many rows as there are factuals: blocks are padded
         yield patch
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from counterpath.service.queue import BusyError, Call, LateError, Line, Question
-from counterpath.utils.deadline import Over
+from counterpath.utils.deadline import ShouldStop
 
 T = 20.0
 """Seconds after which a test gives up waiting."""
@@ -23,10 +23,10 @@ class Model:
 
     def __init__(self) -> None:
         self.calls: list[list[int]] = []
-        self.overs: list[Over] = []
+        self.overs: list[ShouldStop] = []
         self.begun, self.go_on = threading.Event(), threading.Event()
 
-    def __call__(self, rows: pd.DataFrame, over: Over) -> list[int]:
+    def __call__(self, rows: pd.DataFrame, over: ShouldStop) -> list[int]:
         numbers = rows["n"].tolist()
         self.calls.append(numbers)
         self.overs.append(over)
@@ -221,7 +221,7 @@ def test_a_closed_line_gives_up_what_it_has_and_refuses_whoever_comes() -> None:
 
 def test_an_error_of_the_model_that_looks_like_lateness_is_told_as_it_is() -> None:
     async def scenario(line: Line, model: Model) -> None:
-        def late(rows: pd.DataFrame, over: Over) -> Any:
+        def late(rows: pd.DataFrame, over: ShouldStop) -> Any:
             raise TimeoutError("the model's own server")
 
         question = Question("x", pd.DataFrame({"n": [1]}), late, lambda answer, first, last: answer)

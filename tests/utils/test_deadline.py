@@ -4,45 +4,45 @@ import pandas as pd
 import pytest
 
 import counterpath as cp
-from counterpath.utils.deadline import after, unlimited
+from counterpath.utils.deadline import never_stop, stop_after
 from tests.tables import features, mixed
 
 
-def test_without_a_limit_there_is_no_end() -> None:
-    assert after(None) is unlimited
-    assert not unlimited()
+def test_without_a_limit_nothing_stops() -> None:
+    assert stop_after(None) is never_stop
+    assert not never_stop()
 
 
-def test_time_runs_out() -> None:
-    over = after(0.05)
-    assert not over()
+def test_it_stops_when_the_time_is_up() -> None:
+    should_stop = stop_after(0.05)
+    assert not should_stop()
     time.sleep(0.06)
-    assert over()
+    assert should_stop()
 
 
 @pytest.mark.parametrize("seconds", [None, 1000.0])
-def test_whoever_waits_may_leave(seconds: float | None) -> None:
-    gone = []
-    over = after(seconds, lambda: bool(gone))
-    assert not over()
-    gone.append(True)
-    assert over()
+def test_the_callers_own_condition_stops_too(seconds: float | None) -> None:
+    cancelled = []
+    should_stop = stop_after(seconds, lambda: bool(cancelled))
+    assert not should_stop()
+    cancelled.append(True)
+    assert should_stop()
 
 
 @pytest.mark.parametrize("method", ["rsgd", "geodesic"])
-def test_a_search_that_nobody_waits_for_ends(explainer: cp.Explainer, method: str) -> None:
-    people: pd.DataFrame = features(mixed(60, seed=5))
-    asked = 0
+def test_a_search_that_should_stop_does(explainer: cp.Explainer, method: str) -> None:
+    rows: pd.DataFrame = features(mixed(60, seed=5))
+    calls = 0
 
-    def gone() -> bool:
-        nonlocal asked
-        asked += 1
-        return asked > 2
+    def should_stop() -> bool:
+        nonlocal calls
+        calls += 1
+        return calls > 2
 
-    result = explainer.explain(people, "low", method=method, lock=["score"], should_stop=gone)
+    result = explainer.explain(rows, "low", method=method, lock=["score"], should_stop=should_stop)
     statuses = set(result.status["status"])
     assert cp.StatusCode.OUT_OF_TIME in statuses
-    assert 2 < asked < 100, "it is asked while the search runs, and believed"
+    assert 2 < calls < 100, "it is called while the search runs, and heeded"
     assert set(
-        explainer.explain(people, "low", method=method, lock=["score"], should_stop=lambda: False).status["status"]
+        explainer.explain(rows, "low", method=method, lock=["score"], should_stop=lambda: False).status["status"]
     ).isdisjoint({cp.StatusCode.OUT_OF_TIME})

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from counterpath.utils.files import atomic, sweep, write_json, write_text
+from counterpath.utils.files import atomic, remove_leftovers, write_json, write_text
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError, SystemExit])
@@ -21,14 +21,14 @@ def test_an_interrupted_write_leaves_the_old_file_and_nothing_else(tmp_path: Pat
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_leftovers_of_a_killed_process_are_swept_away_and_nothing_else(tmp_path: Path) -> None:
+def test_temporary_files_of_a_killed_process_are_removed_and_nothing_else(tmp_path: Path) -> None:
     kept = [write_text(tmp_path / name, "x") for name in ("a.txt", "b.txt", ".b-123.txt", "a-1.txt")]
     (tmp_path / ".a-123.txt").write_text("half")
-    sweep(tmp_path / "a.txt")
+    remove_leftovers(tmp_path / "a.txt")
     assert set(tmp_path.iterdir()) == set(kept)
 
 
-def test_folders_are_made_and_permissions_are_ordinary(tmp_path: Path) -> None:
+def test_folders_are_created_and_permissions_are_ordinary(tmp_path: Path) -> None:
     path = write_json(tmp_path / "deep" / "er" / "a.json", {"σ": 1.5})
     assert json.loads(path.read_text(encoding="utf-8")) == {"σ": 1.5}
     assert path.stat().st_mode & 0o777 == 0o644

@@ -28,7 +28,7 @@ from counterpath.batch.writing import writing
 from counterpath.explainer.explainer import Explainer
 from counterpath.utils.errors import BatchError, CounterpathError
 from counterpath.utils.files import atomic, sync_folder
-from counterpath.utils.importing import attribute
+from counterpath.utils.importing import import_object
 
 ANSWERS, MILESTONES = "counterfactuals", "milestones"
 
@@ -83,7 +83,7 @@ class Worker:
     @cached_property
     def _explainer(self) -> Explainer:
         errand = self._errand
-        own = None if errand.job.own is None else attribute(errand.job.own)
+        own = None if errand.job.own is None else import_object(errand.job.own)
         explainer = Explainer.load(errand.model, model=own, device=errand.device)
         explainer.progress = False
         return explainer

@@ -21,7 +21,7 @@ from counterpath.explanation.io import FORMAT
 from counterpath.explanation.milestones import KEEP, check_keep
 from counterpath.search.methods import resolve_method
 from counterpath.utils.errors import InputError, choose
-from counterpath.utils.importing import attribute
+from counterpath.utils.importing import import_object
 
 _ATTRIBUTES = [name for name in Feature.__dataclass_fields__ if name != "name"]
 _EDIT = re.compile(rf"(.+?)\.({'|'.join(_ATTRIBUTES)})=(.*)", re.DOTALL)
@@ -112,7 +112,7 @@ def model(text: str | None) -> Any:
         return None
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
-    return attribute(text)
+    return import_object(text)
 
 
 def target_class(text: str, classes: tuple[Any, ...], other: str) -> Any:

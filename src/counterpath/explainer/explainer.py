@@ -33,7 +33,7 @@ from counterpath.search.geodesic import AMBIENT_METRICS
 from counterpath.search.method import Method
 from counterpath.search.methods import resolve_method
 from counterpath.search.problem import SearchOptions
-from counterpath.utils.deadline import Over, after
+from counterpath.utils.deadline import ShouldStop, stop_after
 from counterpath.utils.devices import resolve_device
 from counterpath.utils.errors import CounterpathWarning, NotFittedError, choose
 
@@ -176,7 +176,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         confidence: float = 0.5,
         method: str | Method | None = None,
         time_limit: float | int | None = None,
-        should_stop: Over | None = None,
+        should_stop: ShouldStop | None = None,
         paths: str = ALL,
         lock: Iterable[str] = (),
         directions: Mapping[str, str] | None = None,
@@ -223,7 +223,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         )
         return self.solve(table, request, should_stop=should_stop)
 
-    def solve(self, table: Any, request: Request, *, should_stop: Over | None = None) -> Explanation:
+    def solve(self, table: Any, request: Request, *, should_stop: ShouldStop | None = None) -> Explanation:
         """As `explain`, for a request that has been built already: what every other caller uses.
 
         Args:
@@ -359,10 +359,10 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         models: FittedModels = self.models_
         return models
 
-    def _options(self, time_limit: float | None = None, should_stop: Over | None = None) -> SearchOptions:
+    def _options(self, time_limit: float | None = None, should_stop: ShouldStop | None = None) -> SearchOptions:
         names = (*SEARCH_SETTINGS, "ambient_metric", "uncertainty_cost")
         settings = {name: getattr(self, name) for name in names}
-        return SearchOptions(**settings, should_stop=after(time_limit, should_stop), progress=self.progress)
+        return SearchOptions(**settings, should_stop=stop_after(time_limit, should_stop), progress=self.progress)
 
     def _settings(self) -> dict[str, Any]:
         """What an answer depends on beside the request."""

@@ -11,7 +11,7 @@ from counterpath.explainer.explainer import Explainer
 from counterpath.explorer.state import People
 from counterpath.service.dispatcher import Desk
 from counterpath.utils.errors import CounterpathError
-from counterpath.utils.progress import heard_by, track
+from counterpath.utils.progress import listen, track
 
 Load: TypeAlias = Callable[[], tuple[Explainer, Any]]
 """Gives the fitted explainer and the table of people to pick from; None for its own training rows."""
@@ -92,7 +92,7 @@ class Opening:
 
     def _run(self) -> None:
         try:
-            with heard_by(self._heard):
+            with listen(self._heard):
                 self._open()
         except (CounterpathError, OSError) as error:
             self.problem = str(error)

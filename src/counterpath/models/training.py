@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from counterpath.utils.errors import CheckpointError, InputError, TrainingError
-from counterpath.utils.files import atomic, sweep
+from counterpath.utils.files import atomic, remove_leftovers
 from counterpath.utils.progress import track
 from counterpath.utils.replay import Replayed
 
@@ -99,7 +99,7 @@ def train(
     fingerprint = _fingerprint(name, known, epochs, batch_size, steps, run.seed) if path else ""
     losses: list[float] = []
     if path is not None:
-        sweep(path)
+        remove_leftovers(path)
     if path is not None and path.exists():
         losses = _restore(path, fingerprint, module, steps, generator)
     module.train()

@@ -23,7 +23,7 @@ from counterpath.search.paths import Paths
 from counterpath.search.problem import Problem, SearchOptions, SearchSetup
 from counterpath.search.roadmap import representatives
 from counterpath.search.traverse import StopReason
-from counterpath.utils.deadline import Over, unlimited
+from counterpath.utils.deadline import ShouldStop, never_stop
 
 NEIGHBOURS = 20
 """Of each row in the graph: enough to leave few rows without a chain, few enough to keep its steps short."""
@@ -59,7 +59,7 @@ class FaceGraph:
         return cls(rows, probabilities, build_graph(points, lengths, near=NEIGHBOURS, far=0, join=False), weights)
 
     def shortest_chains(
-        self, feasible: FeasibleSet, target: Target, should_stop: Over = unlimited
+        self, feasible: FeasibleSet, target: Target, should_stop: ShouldStop = never_stop
     ) -> tuple[Int[Tensor, "p"], Float[Tensor, "p D"], Bool[Tensor, "n"], Bool[Tensor, "n"]]:
         """The shortest chain of every row within its feasible set, until it is time to give up.
 

@@ -28,7 +28,7 @@ from counterpath.search.residual import ResidualDecoder
 from counterpath.search.roadmap import CONDITIONAL_NODES, ConditionalRoadmap, Roadmap, connect, is_goal
 from counterpath.search.sparsify import sparsify
 from counterpath.search.traverse import StopReason
-from counterpath.utils.deadline import Over, unlimited
+from counterpath.utils.deadline import ShouldStop, never_stop
 from counterpath.utils.errors import NotFittedError, choose
 from counterpath.utils.progress import track
 
@@ -171,7 +171,7 @@ def find_routes(
     target: Target,
     predict_proba: PredictProba,
     *,
-    should_stop: Over = unlimited,
+    should_stop: ShouldStop = never_stop,
     progress: bool | None = False,
 ) -> Routes:
     """The cheapest path of every row to a node that would reach the target for it.
@@ -210,7 +210,7 @@ def find_routes(
 
 
 def _conditional_roadmaps(
-    roadmap: Roadmap, decoder: ResidualDecoder, should_stop: Over
+    roadmap: Roadmap, decoder: ResidualDecoder, should_stop: ShouldStop
 ) -> Iterator[tuple[Tensor, ConditionalRoadmap]]:
     """Rows with the same context, and their roadmap, as long as there is time."""
     every = torch.arange(len(decoder.feasible), device=decoder.start.device)
@@ -232,7 +232,7 @@ def _shortest_paths(
     rows: Tensor,
     target: Target,
     predict_proba: PredictProba,
-    should_stop: Over,
+    should_stop: ShouldStop,
 ) -> Iterator[tuple[Tensor, ConditionalRoadmap, ShortestPaths, Tensor]]:
     """For rows the roadmap that they use, the shortest paths to their goals, and the rows that its nodes stand for.
 
@@ -301,7 +301,7 @@ def refined_routes(
     plausibility: Plausibility | None,
     *,
     refine: bool = True,
-    should_stop: Over = unlimited,
+    should_stop: ShouldStop = never_stop,
     progress: bool | None = False,
 ) -> RoutePoints:
     """Paths over the roadmap, up to the first valid point.

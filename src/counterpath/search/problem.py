@@ -20,7 +20,7 @@ from counterpath.search.paths import Paths
 from counterpath.search.plausibility import Plausibility
 from counterpath.search.roadmap import Landmarks
 from counterpath.search.validity import Validator
-from counterpath.utils.deadline import Over, unlimited
+from counterpath.utils.deadline import ShouldStop, never_stop
 
 M = TypeVar("M")
 C = TypeVar("C", bound=Differentiable)
@@ -60,7 +60,7 @@ class SearchOptions:
     tf32: bool = False
     ambient_metric: str = "data"
     uncertainty_cost: bool = True
-    should_stop: Over = unlimited
+    should_stop: ShouldStop = never_stop
     progress: bool | None = False
 
 

@@ -21,8 +21,8 @@ from counterpath.models.vae import VAE
 from counterpath.search.objective import Objective
 from counterpath.search.step import Slope, StepRule, euclidean_length, slope
 from counterpath.search.step_constraints import StepConstraints
-from counterpath.utils.blocks import map_blocks, rows_for
-from counterpath.utils.deadline import Over, unlimited
+from counterpath.utils.blocks import block_size_for, map_blocks
+from counterpath.utils.deadline import ShouldStop, never_stop
 from counterpath.utils.devices import tf32_products
 from counterpath.utils.errors import InputError, choose
 from counterpath.utils.progress import track
@@ -172,7 +172,7 @@ def traverse(
     keep: str = "all",
     tf32: bool = False,
     block_size: int | None = None,
-    should_stop: Over = unlimited,
+    should_stop: ShouldStop = never_stop,
     progress: bool | None = False,
     name: str = "search",
 ) -> Trajectory:
@@ -202,7 +202,7 @@ def traverse(
         name: For the bar.
     """
     _insist(factual, steps, step_size, damping)
-    device, block_size = factual.device, block_size or rows_for(factual.device)
+    device, block_size = factual.device, block_size or block_size_for(factual.device)
     points = choose("keep", keep, KEEP)(steps)
     with torch.no_grad(), tf32_products(tf32):
         start = map_blocks(model.encode, factual, context, block_size=block_size)
@@ -367,6 +367,6 @@ def sweep(
         device: Where to compute.
         options: As of `traverse`. Blocks are large unless `block_size` says otherwise.
     """
-    options = {"keep": "end", "block_size": rows_for(device, many=True), **options}
+    options = {"keep": "end", "block_size": block_size_for(device, many=True), **options}
     for chunk in chunks:
         yield traverse(model, metric, objective, chunk.to(device), **options).to(chunk.device)

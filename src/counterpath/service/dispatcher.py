@@ -21,7 +21,7 @@ from counterpath.fitting.prepare import prepare_rows
 from counterpath.service.queue import STOPPING, BusyError, Call, LateError, Line, Question
 from counterpath.service.schemas import Answer, Asked
 from counterpath.service.settings import Settings
-from counterpath.utils.deadline import Over
+from counterpath.utils.deadline import ShouldStop
 from counterpath.utils.errors import choose
 
 
@@ -248,7 +248,7 @@ class Desk:
             watcher(name, call)
 
 
-def _explain(explainer: Explainer, rows: pd.DataFrame, asked: Asked, over: Over) -> Answer:
+def _explain(explainer: Explainer, rows: pd.DataFrame, asked: Asked, over: ShouldStop) -> Answer:
     """The explanation with its measures: they need the models, and so the thread that may use them."""
     result = explainer.explain(rows, **vars(asked), should_stop=over)
     return Answer(replace(result, compute_measures=result.measures()))

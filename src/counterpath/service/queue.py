@@ -20,7 +20,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 import pandas as pd
 
 from counterpath.data.schema import Number
-from counterpath.utils.deadline import Over
+from counterpath.utils.deadline import ShouldStop
 from counterpath.utils.errors import CounterpathError
 
 A = TypeVar("A")
@@ -61,7 +61,7 @@ class Question(Generic[A, T]):
 
     key: Hashable
     rows: pd.DataFrame
-    ask: Callable[[pd.DataFrame, Over], A]
+    ask: Callable[[pd.DataFrame, ShouldStop], A]
     finish: Callable[[A, int, int], T]
     deadline: Number = math.inf
     answer: "Future[T]" = field(default_factory=Future)

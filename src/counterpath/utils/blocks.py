@@ -11,18 +11,21 @@ from torch import Tensor
 
 from counterpath.utils.devices import keep_freed_memory
 
-_ROWS = {"cpu": 128, "cuda": 8192}
-_MANY = {"cpu": 512, "cuda": 131072}
+# By device. On a CPU 128 rows fill its vector units and still end soon for a single row; on a GPU fewer than 8,192 rows
+# take as long as 8,192, because launching the kernels then takes longer than running them.
+_BLOCK_ROWS = {"cpu": 128, "cuda": 8192}
+# For many rows: the sizes beyond which a row gets hardly cheaper (see docs/performance.md).
+_BULK_BLOCK_ROWS = {"cpu": 512, "cuda": 131072}
 
 
-def rows_for(device: torch.device, *, many: bool = False) -> int:
-    """How many rows make a block on a device: enough to keep it busy, and few enough to answer one person soon.
+def block_size_for(device: torch.device, *, many: bool = False) -> int:
+    """How many rows make a block on a device: enough to keep it busy, and few enough for a low latency.
 
     Args:
         device: Where the rows are.
-        many: There are so many rows that only the time of all of them counts.
+        many: Whether there are so many rows that throughput counts, and latency does not.
     """
-    return (_MANY if many else _ROWS)[device.type]
+    return (_BULK_BLOCK_ROWS if many else _BLOCK_ROWS)[device.type]
 
 
 def map_blocks(function: Callable[..., Tensor], *tensors: Tensor | None, block_size: int | None = None) -> Tensor:
@@ -34,14 +37,14 @@ def map_blocks(function: Callable[..., Tensor], *tensors: Tensor | None, block_s
         block_size: Rows in a block; by default what suits the device.
     """
     keep_freed_memory()
-    given = [tensor for tensor in tensors if tensor is not None]
-    count = len(given[0])
-    block_size = block_size or rows_for(given[0].device)
+    first_tensor = next(tensor for tensor in tensors if tensor is not None)
+    count, device = len(first_tensor), first_tensor.device
+    block_size = block_size or block_size_for(device)
     if count == 0:
         return function(*(None if t is None else t.new_zeros(block_size, *t.shape[1:]) for t in tensors))[:0]
     parts = []
     for first in range(0, count, block_size):
-        rows = torch.arange(first, first + block_size, device=given[0].device)
+        rows = torch.arange(first, first + block_size, device=device)
         rows = torch.where(rows < count, rows, first)
         parts.append(function(*(None if t is None else t[rows] for t in tensors))[: count - first])
     return torch.cat(parts)

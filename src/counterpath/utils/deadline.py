@@ -1,20 +1,20 @@
-"""When to give up."""
+"""When a search is to stop early."""
 
 import time
 from collections.abc import Callable
 
-Over = Callable[[], bool]
-"""Whether a search that runs is to give up; it is asked between its steps."""
+ShouldStop = Callable[[], bool]
+"""Whether a search that is running is to stop; called between its steps."""
 
 
-def unlimited() -> bool:
-    """Go on until everything is done."""
+def never_stop() -> bool:
+    """Run until everything is done."""
     return False
 
 
-def after(seconds: float | int | None, stop: Over | None = None) -> Over:
-    """Give up so many seconds from now, and whenever `stop` says so; None is for no limit."""
-    until = None if seconds is None else time.monotonic() + seconds
-    if until is None and stop is None:
-        return unlimited
-    return lambda: (until is not None and time.monotonic() > until) or (stop is not None and stop())
+def stop_after(seconds: float | int | None, should_stop: ShouldStop | None = None) -> ShouldStop:
+    """Stop so many seconds from now, and whenever `should_stop` is true; None is for no time limit."""
+    deadline = None if seconds is None else time.monotonic() + seconds
+    if deadline is None and should_stop is None:
+        return never_stop
+    return lambda: (deadline is not None and time.monotonic() > deadline) or (should_stop is not None and should_stop())

@@ -25,10 +25,10 @@ def resolve_device(name: str) -> torch.device:
 
 
 @contextmanager
-def tf32_products(wanted: bool) -> Iterator[None]:
-    """Let matrix products on a GPU round their factors to TF32 within the block, if that is wanted."""
+def tf32_products(enabled: bool) -> Iterator[None]:
+    """Let matrix products on a GPU round their factors to TF32 within the block, if `enabled`."""
     before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if wanted else before)
+    torch.set_float32_matmul_precision("high" if enabled else before)
     try:
         yield
     finally:

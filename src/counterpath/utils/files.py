@@ -38,8 +38,8 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def sweep(path: Path) -> None:
-    """Remove what a process that was killed while it wrote `path` left behind. Call it where nobody else writes it."""
+def remove_leftovers(path: Path) -> None:
+    """Remove the temporary files of a process that was killed while it wrote `path`; no other may be writing it."""
     for leftover in path.parent.glob(f".{path.stem}-*{path.suffix}"):
         leftover.unlink()
 

@@ -1,4 +1,4 @@
-"""Objects of a user's own modules, by name."""
+"""Objects of a user's own modules, imported by name."""
 
 import importlib
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from counterpath.utils.errors import InputError
 
 
-def attribute(text: str) -> Any:
+def import_object(text: str) -> Any:
     """The object that `module:attribute` names.
 
     Raises:

@@ -20,15 +20,15 @@ class Advance(Protocol):
 
 
 Listener: TypeAlias = Callable[[str, int, int, str], None]
-"""Told what is being done, how much of it is, out of how much, and the note at the end of the bar."""
+"""Called with the description, how much is done, the total, and the note at the end of the bar."""
 
-# Of the thread that works: what others do meanwhile is none of the listener's business.
+# Per thread: a listener gets the progress of the work that was started within its block, and of no other.
 _LISTENER: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 
 @contextmanager
-def heard_by(listener: Listener) -> Iterator[None]:
-    """Tell `listener` of every advance of every bar in the block, whether or not the bar is shown."""
+def listen(listener: Listener) -> Iterator[None]:
+    """Call `listener` at every advance of every bar in the block, whether or not the bar is shown."""
     token = _LISTENER.set(listener)
     try:
         yield
@@ -73,7 +73,7 @@ def _bar(description: str, total: int, *, shown: bool) -> Iterator[Advance]:
         TimeRemainingColumn(elapsed_when_finished=True),
         TextColumn("{task.fields[note]}", style="dim"),
     )
-    # The stream of now: what runs inside may redirect standard error, and the bar is not meant by that.
+    # Today's stream: what runs in the block may redirect standard error, and the bar must stay where it is.
     with Progress(*columns, console=Console(file=sys.stderr)) as bar:
         task = bar.add_task(description, total=total, note="")
         yield lambda amount=1, note="": bar.update(task, advance=amount, note=note)

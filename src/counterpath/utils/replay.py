@@ -13,15 +13,16 @@ import torch
 
 T = TypeVar("T")
 
-_FIRST = 2
-"""So often the work runs as it is written: kernels get compiled, and libraries set up, outside the recording."""
+_WARM_UP_CALLS = 2
+"""Calls that run eagerly before the graph is recorded: they compile kernels and set up libraries, which may not happen
+in a recording. As few as are enough: every further one would delay the gain."""
 
 
 class Replayed(Generic[T]):
-    """Work that can be repeated: call it, and find what it made in `result`.
+    """Work that can be repeated: call it, and find what it returned in `result`.
 
-    The work reads and writes tensors that stay where they are, and neither waits for the device nor looks at its
-    numbers. The next call overwrites the result.
+    The work reads and writes tensors that stay where they are, and never synchronizes with the device
+    (reads none of its values). The next call overwrites the result.
 
     Args:
         work: What to repeat.
@@ -49,7 +50,7 @@ class Replayed(Generic[T]):
         if self._graph is not None:
             self._graph.replay()
             return
-        if not self._record or self._calls < _FIRST:
+        if not self._record or self._calls < _WARM_UP_CALLS:
             self._calls += 1
             self.result = self._work()
             return

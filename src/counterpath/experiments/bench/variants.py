@@ -34,7 +34,7 @@ from counterpath.search.methods import geometry_of
 from counterpath.search.objective import Objective
 from counterpath.search.step import euclidean_length, slope
 from counterpath.search.traverse import CHUNK, Trajectory, at_confidence, sweep, traverse
-from counterpath.utils.blocks import rows_for
+from counterpath.utils.blocks import block_size_for
 from counterpath.utils.devices import keep_freed_memory
 from counterpath.utils.errors import InputError, choose, require
 from counterpath.utils.replay import Replayed
@@ -63,7 +63,7 @@ def our_step(workload: Workload, method: str) -> Step:
 
 def _in_blocks(move: Step) -> Step:
     def step(z: Tensor, factual: Tensor) -> Tensor:
-        size = rows_for(z.device, many=True)
+        size = block_size_for(z.device, many=True)
         return torch.cat([move(*part) for part in zip(z.split(size), factual.split(size), strict=True)])
 
     return step
