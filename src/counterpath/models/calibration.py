@@ -7,8 +7,6 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
-from sklearn.metrics import roc_auc_score
-from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
 
 from counterpath.geometry.metric import gram
@@ -59,6 +57,8 @@ def calibrate(
     For a model that is told some columns of a row, a point is a code together with what is told; points off the data
     are told the columns of random training rows.
     """
+    from sklearn.metrics import roc_auc_score
+
     on = Points(map_blocks(vae.encode, held_out), given(vae, held_out))
     off = _off_data(Points(map_blocks(vae.encode, train), given(vae, train)), on, seed)
     on_sigma, off_sigma = (
@@ -87,6 +87,8 @@ def _share(vae: LatentModel, z: Tensor, told: Tensor | None) -> Tensor:
 
 
 def _off_data(train: Points, held_out: Points, seed: int, count: int = 2000) -> Points:
+    from sklearn.neighbors import NearestNeighbors
+
     nearest = NearestNeighbors(n_neighbors=1).fit(train.array)
     reach = np.quantile(nearest.kneighbors(held_out.array)[0], 0.99)
     codes = train.z.cpu().numpy()
