@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Literal
 
 import pandas as pd
-from sklearn.model_selection import train_test_split
 
 from counterpath.data.encoding import Encoder
 from counterpath.data.schema import Feature, Schema
@@ -224,6 +223,8 @@ DATASETS: dict[str, Callable[[Path | None], Dataset]] = {"adult": adult, "gmc": 
 
 def _split(name: str, file: Path, sha256: str, target: str, schema: Schema) -> Dataset:
     """Read a verified file and split it as the paper did: its counts of test negatives come out exactly."""
+    from sklearn.model_selection import train_test_split
+
     frame = pd.read_csv(BytesIO(read_verified(file, sha256)))
     train, test = train_test_split(frame, test_size=0.25, random_state=42)
     return Dataset(name, train, test, target, schema)

@@ -4,20 +4,21 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from matplotlib.figure import Figure
 
 from counterpath.explainer.explainer import Explainer
 from counterpath.explanation import Explanation, wording
 from counterpath.explanation.comparing import comparison_table
 from counterpath.explanation.milestones import ALL
-from counterpath.explanation.plots.side_by_side import draw_side_by_side
 from counterpath.explanation.tables import path_features
 from counterpath.explanation.wording import amounts
 from counterpath.search.methods import NEAREST, resolve_method
 from counterpath.utils.errors import InputError, choose
+
+if TYPE_CHECKING:  # what is imported only to draw is imported where something is drawn
+    from matplotlib.figure import Figure
 
 COMPARED = ("sgd", "rsgd", "rsgd-c", "geodesic", "face", NEAREST)
 """The methods that are compared unless others are asked for."""
@@ -44,7 +45,7 @@ class Comparison:
         """
         return comparison_table(self.results, common, self.seconds)
 
-    def plot(self, i: Any, path: str | Path | None = None, *, methods: Sequence[str] | None = None) -> Figure:
+    def plot(self, i: Any, path: str | Path | None = None, *, methods: Sequence[str] | None = None) -> "Figure":
         """Draw the paths of one person by several methods: on one latent map, and below it a column a method.
 
         Args:
@@ -55,6 +56,8 @@ class Comparison:
         Raises:
             InputError: A method was not compared, or the row has no path.
         """
+        from counterpath.explanation.plots.side_by_side import draw_side_by_side
+
         names = list(self.results) if methods is None else list(methods)
         chosen = [choose("method", name, self.results) for name in names]
         first = chosen[0]

@@ -7,8 +7,6 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
-from sklearn.metrics import roc_auc_score
-from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
 
 from counterpath.geometry.metric import gram
@@ -59,6 +57,8 @@ def calibrate(
     For a conditional model a point is a code together with its context; points off the data have the context of random
     training rows.
     """
+    from sklearn.metrics import roc_auc_score
+
     on = Points(map_blocks(vae.encode, held_out), context_for(vae, held_out))
     off = _off_data(Points(map_blocks(vae.encode, train), context_for(vae, train)), on, seed)
     on_sigma, off_sigma = (
@@ -87,6 +87,8 @@ def _share(vae: LatentModel, z: Tensor, context: Tensor | None) -> Tensor:
 
 
 def _off_data(train: Points, held_out: Points, seed: int, count: int = 2000) -> Points:
+    from sklearn.neighbors import NearestNeighbors
+
     nearest = NearestNeighbors(n_neighbors=1).fit(train.array)
     reach = np.quantile(nearest.kneighbors(held_out.array)[0], 0.99)
     codes = train.z.cpu().numpy()

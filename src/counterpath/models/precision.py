@@ -1,10 +1,11 @@
 """A decoder's uncertainty: high precision on the data, and a floor away from it."""
 
+from typing import Any
+
 import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from sklearn.cluster import KMeans
 from torch import Tensor, nn
 
 from counterpath.geometry import kernels
@@ -91,6 +92,8 @@ class RBFPrecision(nn.Module):
                 f"{count} RBF centres need at least as many different codes; given {len(points)} codes, "
                 f"{len(np.unique(points, axis=0))} of them different: use fewer centres"
             )
+        from sklearn.cluster import KMeans
+
         clusters = KMeans(count, n_init=1, random_state=seed).fit(points)
         self.centers.copy_(torch.from_numpy(clusters.cluster_centers_))
         if self.row_width:
@@ -205,7 +208,7 @@ def _cluster_means(rows: Tensor, labels: np.ndarray, count: int) -> Tensor:
     return (total / torch.bincount(label, minlength=count)[:, None]).to(rows.dtype)
 
 
-def _bandwidths(points: np.ndarray, clusters: KMeans, per_center: bool) -> np.ndarray:
+def _bandwidths(points: np.ndarray, clusters: Any, per_center: bool) -> np.ndarray:
     squared = np.square(points - clusters.cluster_centers_[clusters.labels_]).sum(1)
     members = np.bincount(clusters.labels_, minlength=clusters.n_clusters)
     radii = np.sqrt(np.bincount(clusters.labels_, weights=squared, minlength=clusters.n_clusters) / members)

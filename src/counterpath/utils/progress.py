@@ -6,9 +6,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
 
 @runtime_checkable
 class Advance(Protocol):
@@ -66,6 +63,9 @@ def _bar(description: str, total: int, *, shown: bool) -> Iterator[Advance]:
     if not shown:
         yield lambda amount=1, note="": None
         return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
     columns = (
         TextColumn("{task.description:<28}"),
         BarColumn(),
