@@ -23,7 +23,7 @@ import counterpath as cp
 from counterpath.fitting.fitted import FittedModels
 from counterpath.fitting.train import with_roads
 from counterpath.search.feasible import FeasibleSet
-from counterpath.search.method import METHODS
+from counterpath.search.methods import METHODS
 from counterpath.search.objective import Target
 from counterpath.search.problem import SearchOptions
 from counterpath.utils.files import write_json
@@ -44,12 +44,12 @@ def timed(work: Callable[[], Any]) -> tuple[Any, float]:
     return work(), time.perf_counter() - started
 
 
-def measure(learned: FittedModels, people: Tensor, count: int, seed: int) -> dict[str, float]:
+def measure(models: FittedModels, people: Tensor, count: int, seed: int) -> dict[str, float]:
     """Lay the network on so many training rows, and explain the people."""
-    rows = more_rows(learned.rows.cpu(), count, learned.encoder, seed).to(learned.rows)
-    answers = learned.explained.predict_proba(rows)
+    rows = more_rows(models.rows.cpu(), count, models.encoder, seed).to(models.rows)
+    answers = models.explained.predict_proba(rows)
     held_out = torch.zeros(count, dtype=torch.bool, device=rows.device)
-    bare = replace(learned, rows=rows, probabilities=answers, held_out=held_out, landmarks=None, graph=None)
+    bare = replace(models, rows=rows, probabilities=answers, held_out=held_out, landmarks=None, graph=None)
     laid, laying = timed(lambda: with_roads(bare, seed))
     assert laid.graph is not None
     assert laid.landmarks is not None
@@ -94,11 +94,11 @@ def main() -> None:
         if given.model is not None:
             explainer.save(given.model)
     rejected = data.test[(data.test[data.target] == 0) & (explainer.predict(data.test) == 0)].head(given.people)
-    learned = explainer.models_
-    people = learned.encoder.encode(rejected[list(learned.encoder.schema.names)]).to(learned.rows)
+    models = explainer.models_
+    people = models.encoder.encode(rejected[list(models.encoder.schema.names)]).to(models.rows)
     lines = []
     for count in map(int, given.rows.split(",")):
-        lines.append(measure(learned, people, count, given.seed))
+        lines.append(measure(models, people, count, given.seed))
         print(pd.DataFrame(lines[-1:]).round(2).to_string(index=False, header=len(lines) == 1), flush=True)
     if given.out:
         write_json(given.out, lines)

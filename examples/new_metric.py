@@ -14,7 +14,8 @@ import counterpath as cp
 from counterpath.data.encoding import Encoder
 from counterpath.geometry.linearize import Linearization
 from counterpath.geometry.metric import Metric, gram
-from counterpath.search.method import METHODS, Method
+from counterpath.search.method import Method
+from counterpath.search.methods import METHODS
 
 HARD = {"age": 100.0, "education-num": 30.0, "marital-status": 30.0, "relationship": 30.0}
 

@@ -20,11 +20,11 @@ from counterpath.models.classifier import Classifier, fit_classifier
 from counterpath.models.latent import concat_context
 from counterpath.models.training import Run, seeded
 from counterpath.models.vae import VAE, VAETraining, fit_vae
-from counterpath.search.method import SearchModels
+from counterpath.search.problem import SearchModels
 from tests.tables import LABEL, mixed, small
 
 WHOLE = {"service", "batch", "bench", "cli", "experiments", "explainer", "explorer"}
-"""The folders of tests that run all of it, from a table to an answer; those of the parts check the shapes."""
+"""The folders of tests that run all of it, from a table to an answer; those of the search_models check the shapes."""
 
 
 @pytest.hookimpl(wrapper=True)
@@ -90,7 +90,7 @@ def surface() -> Surface:
 
 
 @pytest.fixture(scope="session")
-def parts(surface: Surface) -> SearchModels:
+def search_models(surface: Surface) -> SearchModels:
     """Models fitted in seconds on the surface: good enough to walk in."""
     classifier = fit_classifier(
         surface.x, surface.y, width=16, epochs=30, batch_size=64, learning_rate=1e-3, weight_decay=0.02, run=Run(seed=0)
@@ -113,10 +113,10 @@ def explainer(people: pd.DataFrame) -> cp.Explainer:
 
 
 @pytest.fixture(scope="session")
-def learned(explainer: cp.Explainer) -> FittedModels:
-    """What it has learned."""
-    learned: FittedModels = explainer.models_
-    return learned
+def models(explainer: cp.Explainer) -> FittedModels:
+    """What it has models."""
+    models: FittedModels = explainer.models_
+    return models
 
 
 SMALL_FIT = ("--target", "loan", "--immutable", "sex", "--hidden", "32,16", "--epochs", "30", "--device", "cpu")

@@ -10,7 +10,7 @@ from counterpath.experiments import surface
 from counterpath.experiments.surface import Preset, boundary_metric, enters_hole, median, reproduce
 from counterpath.models import training
 from counterpath.models.training import Run
-from counterpath.search.method import METHODS
+from counterpath.search.methods import METHODS
 
 pytestmark = pytest.mark.whole
 TINY = Preset(600, 200, 40, 60, 10, 4, 60)

@@ -56,11 +56,11 @@ def test_everybody_is_found_and_the_path_leads_from_the_person_to_the_row(
 def test_every_point_is_as_close_to_the_data_as_the_ends_or_as_real_rows(
     explainer: cp.Explainer, rows: pd.DataFrame
 ) -> None:
-    learned: FittedModels = explainer.models_
+    models: FittedModels = explainer.models_
     found = explainer.explain(rows, "low")
-    away = learned.data.distance(learned.encoder.encode(found.paths[list(found.schema.names)])).numpy()
+    away = models.plausibility.distance(models.encoder.encode(found.paths[list(found.schema.names)])).numpy()
     for _, steps in found.paths.assign(away=away).groupby("row"):
-        ends = max(steps["away"].iloc[0], steps["away"].iloc[-1], learned.data.typical)
+        ends = max(steps["away"].iloc[0], steps["away"].iloc[-1], models.plausibility.typical)
         assert (steps["away"] <= ends + 1e-5).all()
 
 
@@ -100,10 +100,10 @@ def test_a_gap_is_told_and_counted(islands: pd.DataFrame) -> None:
 
 def test_face_goes_from_training_row_to_training_row(explainer: cp.Explainer, rows: pd.DataFrame) -> None:
     found = explainer.explain(rows, "low", method="face")
-    learned: FittedModels = explainer.models_
+    models: FittedModels = explainer.models_
     later = found.paths[found.paths["step"] > 0]
     assert len(later)
-    assert learned.data.copies(learned.encoder.encode(later[list(found.schema.names)])).all()
+    assert models.plausibility.copies(models.encoder.encode(later[list(found.schema.names)])).all()
 
 
 @pytest.mark.parametrize("options", [{"ambient_metric": "classifier"}, {"uncertainty_cost": False}])

@@ -165,17 +165,17 @@ class Watched:
 
 @pytest.mark.parametrize("keep", KEEPS)
 def test_the_paths_of_a_group_do_not_outlive_it(
-    learned: FittedModels, keep: str, monkeypatch: pytest.MonkeyPatch
+    models: FittedModels, keep: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(solve, "AT_ONCE", 20)
     rows = features(mixed(110, seed=3))
-    request = Request(learned.explained.class_index("low"), 0.5, "rsgd", SearchOptions(max_steps=15), keep)
-    for _ in answer(learned, rows.head(20), torch.arange(20), request):
+    request = Request(models.explained.class_index("low"), 0.5, "rsgd", SearchOptions(max_steps=15), keep)
+    for _ in answer(models, rows.head(20), torch.arange(20), request):
         pass  # what is computed once is there from now on
-    watched = Watched(answer(learned, rows, torch.arange(len(rows)), request))
+    watched = Watched(answer(models, rows, torch.arange(len(rows)), request))
     described = {"method": "rsgd", "target_class": "low", "confidence": 0.5, "paths": keep}
     nothing = [""] * len(rows)
-    result = assemble(learned, rows, nothing, nothing, watched, request, described, "", {}, 0.0)
+    result = assemble(models, rows, nothing, nothing, watched, request, described, "", {}, 0.0)
     groups, paths = sum(watched.group[1:]), sum(watched.paths[1:])
     assert len(watched.group) >= 5
     assert paths > 4 * groups

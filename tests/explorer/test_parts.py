@@ -25,7 +25,7 @@ from counterpath.explorer.state import (
     value_problem,
     whole,
 )
-from counterpath.search.method import METHODS
+from counterpath.search.methods import METHODS
 from counterpath.utils.errors import InputError
 from tests.tables import features
 

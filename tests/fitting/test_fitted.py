@@ -28,9 +28,9 @@ def test_other_codes_are_shown_by_the_plane_of_most_variance() -> None:
 
 
 def test_the_landscape_is_a_sample_of_the_training_rows(explainer: cp.Explainer) -> None:
-    learned = explainer.models_
-    some, all_ = learned.landscape(50), learned.landscape(10_000)
+    models = explainer.models_
+    some, all_ = models.landscape(50), models.landscape(10_000)
     assert (len(some), len(all_)) == (50, 600)
     assert set(some["predicted"]) <= set(explainer.classes_)
-    assert learned.predict_proba(learned.rows) is learned.probabilities
-    torch.testing.assert_close(learned.predict_proba(learned.rows.clone()), learned.probabilities)
+    assert models.predict_proba(models.rows) is models.probabilities
+    torch.testing.assert_close(models.predict_proba(models.rows.clone()), models.probabilities)

@@ -19,39 +19,39 @@ from tests.tables import LABEL, features, small
 CPU = torch.device("cpu")
 
 
-def through_json(learned: FittedModels) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    config, tensors = pack(learned)
+def through_json(models: FittedModels) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    config, tensors = pack(models)
     return json.loads(json.dumps(config)), tensors
 
 
-def test_what_was_learned_survives_json_and_tensors(learned: FittedModels) -> None:
-    config, tensors = through_json(learned)
+def test_what_was_learned_survives_json_and_tensors(models: FittedModels) -> None:
+    config, tensors = through_json(models)
     again = unpack(config, tensors, model=None, generator=None, device=CPU)
-    x = learned.rows[:9]
-    assert again.encoder == learned.encoder
-    assert again.explained.classes == learned.explained.classes
-    assert torch.equal(again.explained.predict_proba(x), learned.explained.predict_proba(x))
-    assert torch.equal(again.space.encode(x), learned.space.encode(x))
-    z, told = learned.space.encode(x), context_for(learned.space, x)
+    x = models.rows[:9]
+    assert again.encoder == models.encoder
+    assert again.explained.classes == models.explained.classes
+    assert torch.equal(again.explained.predict_proba(x), models.explained.predict_proba(x))
+    assert torch.equal(again.space.encode(x), models.latent.encode(x))
+    z, told = models.latent.encode(x), context_for(models.latent, x)
     for name in ("mean", "mean_jac", "std", "std_jac", "category"):
-        one, other = (getattr(model.space.linearize(z, told), name) for model in (again, learned))
+        one, other = (getattr(model.space.linearize(z, told), name) for model in (again, models))
         assert torch.equal(one, other), name
-    assert torch.equal(again.held_out, learned.held_out)
+    assert torch.equal(again.held_out, models.held_out)
     assert again.held_out.dtype == torch.bool
     assert not any(parameter.requires_grad for parameter in again.generator.parameters())
 
 
-def test_a_flow_is_packed_where_there_is_one(learned: FittedModels) -> None:
-    flow = FlowModel(learned.encoder.width).eval()
-    config, tensors = through_json(replace(learned, flow=flow))
+def test_a_flow_is_packed_where_there_is_one(models: FittedModels) -> None:
+    flow = FlowModel(models.encoder.width).eval()
+    config, tensors = through_json(replace(models, flow=flow))
     again = unpack(config, tensors, model=None, generator=None, device=CPU)
     assert again.flow is not None
-    assert torch.equal(again.flow.encode(learned.rows[:5]), flow.encode(learned.rows[:5]))
-    assert not any(name.startswith("flow") for name in pack(learned)[1])
+    assert torch.equal(again.flow.encode(models.rows[:5]), flow.encode(models.rows[:5]))
+    assert not any(name.startswith("flow") for name in pack(models)[1])
 
 
-def test_tensors_that_do_not_fit_are_told(learned: FittedModels) -> None:
-    config, tensors = through_json(learned)
+def test_tensors_that_do_not_fit_are_told(models: FittedModels) -> None:
+    config, tensors = through_json(models)
     for broken in (
         {name: tensor for name, tensor in tensors.items() if name != "rows"},
         {name: tensor for name, tensor in tensors.items() if not name.startswith("space.decoder")},

@@ -55,7 +55,7 @@ LAYERS: dict[str, Any] = {
     "table output": lambda: TableOutput(3, [(1, 3)], nn.Sigmoid()),
     "table output of blocks": lambda: TableOutput(3, [(0, 1), (1, 3)], nn.Identity()),
     "rbf": _rbf,
-    "network": _network,
+    "roadmap": _network,
     "no rule": Unknown,
     "no rule inside": lambda: nn.Sequential(nn.Linear(3, 3).double(), Unknown(), nn.Tanh()),
 }

@@ -3,7 +3,7 @@ import torch
 
 from counterpath.data.surface import Surface
 from counterpath.models.classifier import balanced_accuracy, fit_classifier
-from counterpath.search.method import SearchModels
+from counterpath.search.problem import SearchModels
 from counterpath.utils.errors import InputError
 from tests.conftest import random_classifier
 
@@ -17,16 +17,16 @@ def test_the_last_layer_is_linear_on_the_representation() -> None:
     torch.testing.assert_close(classifier.probability(x), torch.sigmoid(classifier(x)))
 
 
-def test_it_learns(parts: SearchModels, surface: Surface) -> None:
-    assert balanced_accuracy(parts.classifier, surface.x, surface.y) > 0.8
+def test_it_learns(search_models: SearchModels, surface: Surface) -> None:
+    assert balanced_accuracy(search_models.classifier, surface.x, surface.y) > 0.8
 
 
-def test_balanced_accuracy_weighs_the_classes_alike(parts: SearchModels) -> None:
+def test_balanced_accuracy_weighs_the_classes_alike(search_models: SearchModels) -> None:
     x = torch.randn(100, 3)
-    predicted = parts.classifier(x) > 0
+    predicted = search_models.classifier(x) > 0
     y = predicted.float()
-    assert balanced_accuracy(parts.classifier, x, y) == 1.0
-    assert balanced_accuracy(parts.classifier, x, 1 - y) == 0.0
+    assert balanced_accuracy(search_models.classifier, x, y) == 1.0
+    assert balanced_accuracy(search_models.classifier, x, 1 - y) == 0.0
 
 
 def test_labels_must_be_two_classes(surface: Surface) -> None:

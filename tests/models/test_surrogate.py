@@ -31,32 +31,32 @@ def three(x: Tensor) -> Tensor:
 def test_a_surrogate_learns_probabilities(model: object, rows: Tensor) -> None:
     assert callable(model)
     data = SurrogateData(rows, model(rows).double())
-    learned = fit_surrogate(data, run=Run())
-    predicted = blockwise_proba(learned)(rows)
+    models = fit_surrogate(data, run=Run())
+    predicted = blockwise_proba(models)(rows)
     assert predicted.shape == data.probabilities.shape
     torch.testing.assert_close(predicted.sum(-1), torch.ones(400))
     assert (predicted - model(rows)).abs().mean() < 0.08
-    assert agreement(learned, data) > 0.9
+    assert agreement(models, data) > 0.9
 
 
 def test_disagreements_are_rows_that_are_far_off_or_predicted_otherwise(rows: Tensor) -> None:
-    learned = fit_surrogate(SurrogateData(rows, two(rows)), run=Run())
-    predicted = blockwise_proba(learned)(rows)
+    models = fit_surrogate(SurrogateData(rows, two(rows)), run=Run())
+    predicted = blockwise_proba(models)(rows)
     turned = predicted.clone()
     turned[:5] = predicted[:5].flip(-1)
-    found = disagreements(learned, SurrogateData(rows, turned))
+    found = disagreements(models, SurrogateData(rows, turned))
     wrong = (predicted[:5].argmax(-1) != turned[:5].argmax(-1)) | ((predicted[:5] - turned[:5]).abs().amax(-1) > 0.1)
     assert len(found.x) == 4 * int(wrong.sum()) > 0
     assert {tuple(row) for row in found.x.tolist()} <= {tuple(row) for row in rows[:5].tolist()}
-    assert len(disagreements(learned, SurrogateData(rows, predicted)).x) == 0
+    assert len(disagreements(models, SurrogateData(rows, predicted)).x) == 0
 
 
 def test_agreement_is_a_share_and_of_nothing_it_is_whole(rows: Tensor) -> None:
-    learned = fit_surrogate(SurrogateData(rows, two(rows)), run=Run())
-    predicted = blockwise_proba(learned)(rows)
+    models = fit_surrogate(SurrogateData(rows, two(rows)), run=Run())
+    predicted = blockwise_proba(models)(rows)
     half = torch.cat([predicted[:200], predicted[200:].flip(-1)])
-    assert agreement(learned, SurrogateData(rows, half)) == 0.5
-    assert agreement(learned, SurrogateData(rows[:0], predicted[:0])) == 1.0
+    assert agreement(models, SurrogateData(rows, half)) == 0.5
+    assert agreement(models, SurrogateData(rows[:0], predicted[:0])) == 1.0
 
 
 def test_data_add_up(rows: Tensor) -> None:

@@ -7,16 +7,16 @@ from counterpath.geometry.linearize import jacobian_autodiff
 from counterpath.models.calibration import calibrate
 from counterpath.models.training import Run, seeded
 from counterpath.models.vae import VAE, VAETraining, category_columns, fit_uncertainty, fit_vae
-from counterpath.search.method import SearchModels
+from counterpath.search.problem import SearchModels
 from counterpath.utils.errors import InputError
 from tests.conftest import random_vae
 
 SHORT = VAETraining(mean_epochs=2, std_epochs=2, batch_size=64)
 
 
-def test_a_fitted_vae_reconstructs_to_the_noise(parts: SearchModels, surface: Surface) -> None:
-    assert parts.vae is not None
-    error = parts.vae.decode(parts.vae.encode(surface.x)) - surface.x
+def test_a_fitted_vae_reconstructs_to_the_noise(search_models: SearchModels, surface: Surface) -> None:
+    assert search_models.vae is not None
+    error = search_models.vae.decode(search_models.vae.encode(surface.x)) - surface.x
     assert error.square().mean().sqrt() < 0.3 * surface.x.std()
 
 
@@ -38,9 +38,9 @@ def test_the_uncertainty_is_fitted_by_likelihood(surface: Surface) -> None:
     assert ((sigma / residual).log().abs() < 0.7).all()
 
 
-def test_calibration_tells_data_from_emptiness(parts: SearchModels, surface: Surface) -> None:
-    assert parts.vae is not None
-    found = calibrate(parts.vae, surface.x[:400], surface.x[400:])
+def test_calibration_tells_data_from_emptiness(search_models: SearchModels, surface: Surface) -> None:
+    assert search_models.vae is not None
+    found = calibrate(search_models.vae, surface.x[:400], surface.x[400:])
     assert found.auc > 0.95
     assert found.sigma_off > 10 * found.sigma_on
     assert 0 < found.sigma_share < 1

@@ -25,10 +25,10 @@ def encoder() -> Encoder:
 
 
 def _told(encoder: Encoder, weights: dict[str, float], **wishes: object) -> list[list[str]]:
-    """What binds for everybody who stays where they are, under a model that is linear in the columns."""
+    """What binds for every who stays where they are, under a model that is linear in the columns."""
     x = encoder.encode(FRAME)
     constraints = Constraints.of(encoder.schema, **wishes)  # type: ignore[arg-type]
-    scope = FeasibleSet.of(encoder, x, constraints.bounds(encoder, FRAME, x))
+    feasible = FeasibleSet.of(encoder, x, constraints.bounds(encoder, FRAME, x))
     slope = torch.zeros(encoder.width)
     for name, weight in weights.items():
         slope[encoder.columns(name)[0]] = weight
@@ -36,7 +36,9 @@ def _told(encoder: Encoder, weights: dict[str, float], **wishes: object) -> list
     def probability(rows: Tensor) -> Tensor:
         return torch.sigmoid(rows @ slope)
 
-    return [[str(obstacle) for obstacle in group] for group in binding_constraints(scope, x, probability, constraints)]
+    return [
+        [str(obstacle) for obstacle in group] for group in binding_constraints(feasible, x, probability, constraints)
+    ]
 
 
 def test_a_lock_binds_where_another_value_would_help(encoder: Encoder) -> None:
@@ -66,9 +68,9 @@ def test_immutable_features_and_categories_count_too(encoder: Encoder) -> None:
 def test_a_limit_binds_where_one_change_more_would_help(encoder: Encoder) -> None:
     x = encoder.encode(FRAME)
     constraints = Constraints.of(encoder.schema, max_changes=1)
-    scope = FeasibleSet.of(encoder, x, constraints.bounds(encoder, FRAME, x))
+    feasible = FeasibleSet.of(encoder, x, constraints.bounds(encoder, FRAME, x))
     moved = x.clone()
     moved[:2, encoder.columns("age")] = 1.0
-    found = binding_constraints(scope, moved, lambda rows: rows[:, encoder.columns("pay")[0]], constraints)
+    found = binding_constraints(feasible, moved, lambda rows: rows[:, encoder.columns("pay")[0]], constraints)
     assert [[str(obstacle) for obstacle in group] for group in found] == [["max_changes: 1"]] * 2 + [[], []]
     assert found[0][0].reach == 1.0

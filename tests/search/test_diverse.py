@@ -9,9 +9,9 @@ from counterpath.data.constraints import Bounds
 from counterpath.fitting.fitted import FittedModels
 from counterpath.search.diverse import changed_most, one_plan, several_plans
 from counterpath.search.feasible import FeasibleSet
-from counterpath.search.method import METHODS
+from counterpath.search.methods import METHODS
 from counterpath.search.objective import Target
-from counterpath.search.paths import Paths, firsts
+from counterpath.search.paths import Paths, is_first
 from counterpath.search.problem import SearchOptions
 
 TARGET = Target(1, confidence=0.5)
@@ -19,63 +19,63 @@ Search = Callable[[FeasibleSet], Paths]
 
 
 @pytest.fixture(scope="module")
-def rows(learned: FittedModels) -> Tensor:
-    return learned.rows[~TARGET.met(learned.probabilities)][:30]
+def rows(models: FittedModels) -> Tensor:
+    return models.rows[~TARGET.is_reached(models.probabilities)][:30]
 
 
 @pytest.fixture(scope="module")
-def scope(learned: FittedModels, rows: Tensor) -> FeasibleSet:
-    return FeasibleSet.of(learned.encoder, rows)
+def feasible(models: FittedModels, rows: Tensor) -> FeasibleSet:
+    return FeasibleSet.of(models.encoder, rows)
 
 
 @pytest.fixture(scope="module")
-def search(learned: FittedModels) -> Search:
-    quest, method = learned.quest(SearchOptions(max_steps=40)), METHODS["rsgd"](learned.parts)
-    return lambda scope: quest.pursue(method, scope, TARGET)
+def search(models: FittedModels) -> Search:
+    quest, method = models.quest(SearchOptions(max_steps=40)), METHODS["rsgd"](models.search_models)
+    return lambda feasible: quest.pursue(method, feasible, TARGET)
 
 
 @pytest.fixture(scope="module")
-def probability(learned: FittedModels) -> Callable[[Tensor], Tensor]:
-    return lambda x: TARGET.probability(learned.explained.predict_proba(x))
+def probability(models: FittedModels) -> Callable[[Tensor], Tensor]:
+    return lambda x: TARGET.probability(models.explained.predict_proba(x))
 
 
 @pytest.mark.parametrize("most", [1, 2, 3])
 def test_no_point_of_any_path_changes_more_than_it_may(
-    scope: FeasibleSet, search: Search, probability: Callable[[Tensor], Tensor], most: int
+    feasible: FeasibleSet, search: Search, probability: Callable[[Tensor], Tensor], most: int
 ) -> None:
-    free, few = (one_plan(search, scope, probability, limit) for limit in (None, most))
-    assert (changed_most(scope, few) <= most).all()
-    assert (changed_most(scope, free) > most).any()
-    assert torch.equal(few.x[firsts(few.row)], scope.factual)
+    free, few = (one_plan(search, feasible, probability, limit) for limit in (None, most))
+    assert (changed_most(feasible, few) <= most).all()
+    assert (changed_most(feasible, free) > most).any()
+    assert torch.equal(few.x[is_first(few.row)], feasible.factual)
     assert few.found.float().mean() > 0.2 * most
     met = probability(few.x[few.last]) >= 0.5
     assert torch.equal(met, few.found)
 
 
 def test_who_changes_little_anyway_is_left_alone(
-    scope: FeasibleSet, search: Search, probability: Callable[[Tensor], Tensor]
+    feasible: FeasibleSet, search: Search, probability: Callable[[Tensor], Tensor]
 ) -> None:
-    free = one_plan(search, scope, probability)
-    few = one_plan(search, scope, probability, 2)
-    fits = changed_most(scope, free) <= 2
+    free = one_plan(search, feasible, probability)
+    few = one_plan(search, feasible, probability, 2)
+    fits = changed_most(feasible, free) <= 2
     assert fits.any()
     for row in fits.nonzero()[:, 0].tolist():
         assert torch.equal(free.x[free.row == row], few.x[few.row == row])
 
 
 def test_plans_differ_and_the_cheapest_comes_first(
-    scope: FeasibleSet, search: Search, probability: Callable[[Tensor], Tensor]
+    feasible: FeasibleSet, search: Search, probability: Callable[[Tensor], Tensor]
 ) -> None:
     count = 3
-    plans = several_plans(search, scope, probability, count=count)
+    plans = several_plans(search, feasible, probability, count=count)
     paths, several = plans.paths, 0
-    assert len(paths.reason) == len(scope) * count
-    first = firsts(paths.row)
-    assert torch.equal(paths.x[first], scope.factual.repeat_interleave(count, 0))
-    ends, wide = paths.x[paths.last], scope.at(torch.arange(len(scope)).repeat_interleave(count))
-    changed = scope.encoder.changed(wide.factual, ends)
+    assert len(paths.reason) == len(feasible) * count
+    first = is_first(paths.row)
+    assert torch.equal(paths.x[first], feasible.factual.repeat_interleave(count, 0))
+    ends, wide = paths.x[paths.last], feasible.at(torch.arange(len(feasible)).repeat_interleave(count))
+    changed = feasible.encoder.changed(wide.factual, ends)
     costs = wide.cost(ends)
-    for person in range(len(scope)):
+    for person in range(len(feasible)):
         places = [person * count + number for number in range(count) if plans.exists[person * count + number]]
         assert places[0] == person * count
         assert [float(costs[place]) for place in places] == sorted(float(costs[place]) for place in places)
@@ -84,16 +84,16 @@ def test_plans_differ_and_the_cheapest_comes_first(
             assert len(places) == 1 or paths.found[one]
             for other in places:
                 assert one >= other or not bool((changed[one] <= changed[other]).all()), "no plan has all of another"
-    assert several > len(scope) / 2
+    assert several > len(feasible) / 2
     missing = ~plans.exists[paths.row]
     assert torch.equal(paths.x[missing], wide.factual[~plans.exists])
 
 
 def test_plans_do_not_depend_on_who_else_is_asked_about(
-    scope: FeasibleSet, search: Search, probability: Callable[[Tensor], Tensor]
+    feasible: FeasibleSet, search: Search, probability: Callable[[Tensor], Tensor]
 ) -> None:
-    whole = several_plans(search, scope, probability, count=2)
-    part = several_plans(search, scope.at(torch.tensor([7, 3])), probability, count=2)
+    whole = several_plans(search, feasible, probability, count=2)
+    part = several_plans(search, feasible.at(torch.tensor([7, 3])), probability, count=2)
     for place, person in enumerate((7, 3)):
         for number in range(2):
             one, other = (
@@ -103,17 +103,17 @@ def test_plans_do_not_depend_on_who_else_is_asked_about(
 
 
 def test_who_is_stopped_by_a_bound_is_searched_for_again(
-    learned: FittedModels, rows: Tensor, probability: Callable[[Tensor], Tensor]
+    models: FittedModels, rows: Tensor, probability: Callable[[Tensor], Tensor]
 ) -> None:
     """Several features may not fall. Held by the step alone more people get stuck than with the model being told."""
     wide = torch.full_like(rows, torch.inf)
     bounds = Bounds(-wide, wide.clone(), torch.zeros_like(rows, dtype=torch.bool))
-    columns = learned.encoder.columns("debt", "children", "size")
+    columns = models.encoder.columns("debt", "children", "size")
     bounds.upper[:, columns] = rows[:, columns]
-    scope = FeasibleSet.of(learned.encoder, rows, bounds)
-    quest, method = learned.quest(SearchOptions(max_steps=40, fallback=False)), METHODS["rsgd"](learned.parts)
-    search = partial(quest.pursue, method, wanted=TARGET)
-    once, again = search(scope), one_plan(search, scope, probability)
+    feasible = FeasibleSet.of(models.encoder, rows, bounds)
+    quest, method = models.quest(SearchOptions(max_steps=40, fallback=False)), METHODS["rsgd"](models.search_models)
+    search = partial(quest.pursue, method, target=TARGET)
+    once, again = search(feasible), one_plan(search, feasible, probability)
     assert again.found.sum() >= once.found.sum()
     for paths in (once, again):
         assert (paths.x[:, columns] <= rows[paths.row][:, columns]).all()

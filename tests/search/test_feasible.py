@@ -11,8 +11,8 @@ from tests.tables import LABEL, mixed
 
 
 @pytest.fixture(scope="module")
-def rows(learned: FittedModels) -> Tensor:
-    return learned.rows[:50]
+def rows(models: FittedModels) -> Tensor:
+    return models.rows[:50]
 
 
 def _nothing(rows: Tensor) -> Bounds:
@@ -24,11 +24,11 @@ def _anywhere(rows: Tensor, seed: int = 0) -> Tensor:
     return 3 * torch.rand(rows.shape, generator=torch.Generator().manual_seed(seed)) - 1
 
 
-def test_without_wishes_everything_legal_is_in_scope(learned: FittedModels, rows: Tensor) -> None:
-    scope = FeasibleSet.of(learned.encoder, rows)
-    assert scope.free
+def test_without_wishes_everything_legal_is_in_scope(models: FittedModels, rows: Tensor) -> None:
+    feasible = FeasibleSet.of(models.encoder, rows)
+    assert feasible.unconstrained
     x = _anywhere(rows)
-    assert torch.equal(scope.legal(x), learned.encoder.round(x))
+    assert torch.equal(feasible.legal(x), models.encoder.round(x))
 
 
 def test_immutable_features_are_told(people: object) -> None:
@@ -36,80 +36,80 @@ def test_immutable_features_are_told(people: object) -> None:
     schema = cp.Schema.infer(frame, target=LABEL, immutable=["city", "debt"])
     encoder = Encoder.fit(frame.drop(columns=LABEL), schema)
     rows = encoder.encode(frame.drop(columns=LABEL))
-    scope = FeasibleSet.of(encoder, rows)
+    feasible = FeasibleSet.of(encoder, rows)
     held = encoder.columns("city", "debt")
-    assert scope.told[:, held].all()
-    assert scope.told.sum() == len(rows) * len(held)
-    assert torch.equal(scope.legal(_anywhere(rows))[:, held], rows[:, held])
+    assert feasible.fixed[:, held].all()
+    assert feasible.fixed.sum() == len(rows) * len(held)
+    assert torch.equal(feasible.legal(_anywhere(rows))[:, held], rows[:, held])
 
 
-def test_what_a_person_has_may_stay_though_no_training_row_has_it(learned: FittedModels, rows: Tensor) -> None:
-    column = learned.encoder.columns("children")[0]
+def test_what_a_person_has_may_stay_though_no_training_row_has_it(models: FittedModels, rows: Tensor) -> None:
+    column = models.encoder.columns("children")[0]
     beyond = rows.clone()
     beyond[:, column] = 1.5
-    scope = FeasibleSet.of(learned.encoder, beyond)
-    assert (scope.upper[:, column] == 1.5).all()
-    assert (scope.legal(_anywhere(rows))[:, column] <= 1).all()
-    held = scope.holding(scope.columns(torch.ones(50, 7, dtype=torch.bool)))
+    feasible = FeasibleSet.of(models.encoder, beyond)
+    assert (feasible.upper[:, column] == 1.5).all()
+    assert (feasible.legal(_anywhere(rows))[:, column] <= 1).all()
+    held = feasible.fix(feasible.columns(torch.ones(50, 7, dtype=torch.bool)))
     assert torch.equal(held.legal(_anywhere(rows)), beyond)
 
 
 def test_bounds_hold_in_every_row_and_categories_that_are_not_allowed_are_not_taken(
-    learned: FittedModels, rows: Tensor
+    models: FittedModels, rows: Tensor
 ) -> None:
-    encoder, bounds = learned.encoder, _nothing(rows)
+    encoder, bounds = models.encoder, _nothing(rows)
     column, city = encoder.columns("score")[0], encoder.columns("city")
     bounds.lower[:, column] = rows[:, column]
     allowed = rows[:, city].clone()
     allowed[:, 0] = 1
     bounds.lower[:, city], bounds.upper[:, city] = 0, allowed
-    scope = FeasibleSet.of(encoder, rows, bounds)
-    assert not scope.free
+    feasible = FeasibleSet.of(encoder, rows, bounds)
+    assert not feasible.unconstrained
     for seed in range(5):
         row = torch.randint(50, (200,), generator=torch.Generator().manual_seed(seed))
-        legal = scope.legal(_anywhere(rows[row], seed), row)
+        legal = feasible.legal(_anywhere(rows[row], seed), row)
         assert (legal[:, column] >= rows[row, column]).all()
         assert (legal[:, city] <= allowed[row]).all()
         assert torch.equal(encoder.round(legal), legal)
-    terms = scope.terms(rows, carry=True, squashed=True, generative=True, deaf=False)
-    carried = terms.carried(torch.full_like(rows, 1 / 12))
+    terms = feasible.terms(rows, keep_residual=True, squashed=True, generative=True, deaf=False)
+    carried = terms.add_residual(torch.full_like(rows, 1 / 12))
     assert (carried[:, city] <= allowed).all()
     assert terms.bounded is not None
     assert terms.bounded.tolist() == [column]
 
 
-def test_some_people_and_features_can_be_picked(learned: FittedModels, rows: Tensor) -> None:
-    scope = FeasibleSet.of(learned.encoder, rows)
+def test_some_people_and_features_can_be_picked(models: FittedModels, rows: Tensor) -> None:
+    feasible = FeasibleSet.of(models.encoder, rows)
     features = torch.zeros(50, 7, dtype=torch.bool)
     features[::2, 0] = features[1::2, 5] = True
-    columns = scope.columns(features)
-    assert torch.equal(scope.features(columns), features)
-    held = scope.holding(columns)
+    columns = feasible.columns(features)
+    assert torch.equal(feasible.features(columns), features)
+    held = feasible.fix(columns)
     assert torch.equal(held.told, columns)
     part = held.at(torch.tensor([3, 3, 8]))
     assert torch.equal(part.told, columns[[3, 3, 8]])
     assert torch.equal(part.legal(_anywhere(rows)[:3])[columns[[3, 3, 8]]], rows[[3, 3, 8]][columns[[3, 3, 8]]])
 
 
-def test_what_cannot_be_told_is_held_by_the_step(learned: FittedModels, rows: Tensor) -> None:
-    scope = FeasibleSet.of(learned.encoder, rows)
+def test_what_cannot_be_told_is_held_by_the_step(models: FittedModels, rows: Tensor) -> None:
+    feasible = FeasibleSet.of(models.encoder, rows)
     features = torch.zeros(50, 7, dtype=torch.bool)
     features[:, 2] = True
-    held = scope.holding(scope.columns(features))
+    held = feasible.fix(feasible.columns(features))
     options = {"carry": False, "squashed": True, "generative": False}
     assert held.terms(rows, deaf=False, **options).bounded is None
     bounded = held.terms(rows, deaf=True, **options).bounded
     assert bounded is not None
-    assert bounded.tolist() == learned.encoder.columns("children")
+    assert bounded.tolist() == models.encoder.columns("children")
 
 
-def test_people_are_alike_who_may_become_the_same_rows(learned: FittedModels, rows: Tensor) -> None:
-    scope = FeasibleSet.of(learned.encoder, rows)
-    sexes = {tuple(row) for row in rows[:, learned.encoder.columns(*learned.encoder.schema.immutable)].tolist()}
+def test_people_are_alike_who_may_become_the_same_rows(models: FittedModels, rows: Tensor) -> None:
+    feasible = FeasibleSet.of(models.encoder, rows)
+    sexes = {tuple(row) for row in rows[:, models.encoder.columns(*models.encoder.schema.immutable)].tolist()}
     far = rows.clone()
-    far[3, learned.encoder.columns("score")] = 1.5  # beyond the training rows, and allowed to stay there
-    for given, more in ((scope, 0), (FeasibleSet.of(learned.encoder, far), 1)):
-        groups = given.alike()
+    far[3, models.encoder.columns("score")] = 1.5  # beyond the training rows, and allowed to stay there
+    for given, more in ((feasible, 0), (FeasibleSet.of(models.encoder, far), 1)):
+        groups = given.groups()
         assert torch.cat(groups).sort().values.tolist() == list(range(50))
         assert len(groups) == len(sexes) + more
         for group in groups:

@@ -1,9 +1,18 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
 
+from counterpath.fitting.fitted import FittedModels
 from counterpath.search import nearest
+from counterpath.search.feasible import FeasibleSet
+from counterpath.search.methods import METHODS
 from counterpath.search.nearest import nearest_accepted, nearest_within, straight_path
+from counterpath.search.objective import Target
+from counterpath.search.paths import Paths
+from counterpath.search.problem import SearchOptions
+from counterpath.search.traverse import StopReason
 
 
 def test_the_nearest_accepted_row_is_accepted_and_nearest() -> None:
@@ -77,3 +86,36 @@ def test_without_factuals_or_candidates_nothing_is_found() -> None:
     assert torch.equal(found, rows)
     assert not exists.any()
     assert nearest_within(none, rows, none, none)[0].shape == (0, 2)
+
+
+TARGET = Target(1, confidence=0.6)
+
+
+@pytest.fixture(scope="module")
+def rows(models: FittedModels) -> Tensor:
+    """Rows that do not reach the target."""
+    return models.rows[~TARGET.is_reached(models.probabilities)][:60]
+
+
+def _nearest(models: FittedModels, rows: Tensor, target: Target) -> Paths:
+    return models.search(METHODS["nearest"], FeasibleSet.of(models.encoder, rows), target, SearchOptions())
+
+
+def test_the_line_to_the_nearest_accepted_row_is_legal(models: FittedModels, rows: Tensor) -> None:
+    paths = _nearest(models, rows, TARGET)
+    assert torch.equal(models.encoder.round(paths.x), paths.x)
+    assert torch.bincount(paths.row).tolist() == [11] * len(rows)
+    ends = paths.x[paths.last]
+    accepted = models.rows[TARGET.is_reached(models.probabilities)]
+    weights = models.encoder.weights
+    distance = torch.cdist(rows * weights, accepted * weights)
+    torch.testing.assert_close(((ends - rows) * weights).norm(dim=-1), distance.amin(1), rtol=1e-4, atol=1e-4)
+    assert TARGET.is_reached(models.explained.predict_proba(ends)).all()
+    assert torch.equal(paths.x[paths.last - 10], rows)
+
+
+def test_without_an_accepted_row_the_line_is_a_point(models: FittedModels, rows: Tensor) -> None:
+    nobody = replace(TARGET, confidence=0.9999999)
+    paths = _nearest(models, rows, nobody)
+    assert torch.equal(paths.x, rows)
+    assert (paths.reason == StopReason.NO_WAY_DOWN).all()

@@ -12,17 +12,19 @@ ANSWERS = torch.tensor([[0.1, 0.2, 0.7], [0.5, 0.3, 0.2], [0.4, 0.4, 0.2], [0.2,
 
 
 def test_a_class_is_wanted_by_its_own_probability() -> None:
-    wanted = Target(1, confidence=0.4)
-    torch.testing.assert_close(wanted.probability(ANSWERS), ANSWERS[:, 1])
-    assert wanted.decided(ANSWERS).tolist() == [False, False, False, True]  # of equals the first is predicted
-    assert wanted.met(ANSWERS).tolist() == [False, False, False, True]
+    target = Target(1, confidence=0.4)
+    torch.testing.assert_close(target.probability(ANSWERS), ANSWERS[:, 1])
+    assert target.decided(ANSWERS).tolist() == [False, False, False, True]  # of equals the first is predicted
+    assert target.is_reached(ANSWERS).tolist() == [False, False, False, True]
 
 
 def test_any_other_class_is_wanted_by_what_is_left() -> None:
-    wanted = Target(0, other=True, confidence=0.5)
-    torch.testing.assert_close(wanted.probability(ANSWERS), 1 - ANSWERS[:, 0])
-    assert wanted.decided(ANSWERS).tolist() == [True, False, False, True]
-    assert wanted.met(ANSWERS).tolist() == [True, False, False, True], "0.6 for another one, and 0 is still predicted"
+    target = Target(0, other=True, confidence=0.5)
+    torch.testing.assert_close(target.probability(ANSWERS), 1 - ANSWERS[:, 0])
+    assert target.decided(ANSWERS).tolist() == [True, False, False, True]
+    assert target.is_reached(ANSWERS).tolist() == [True, False, False, True], (
+        "0.6 for another one, and 0 is still predicted"
+    )
 
 
 def test_to_be_predicted_is_not_enough() -> None:
@@ -34,8 +36,8 @@ def test_to_be_predicted_is_not_enough() -> None:
 def test_a_higher_confidence_is_never_easier(target: int, other: bool, confidence: float, seed: int) -> None:
     answers = torch.randn(20, 3, generator=torch.Generator().manual_seed(seed)).softmax(-1)
     easy, hard = Target(target, other, confidence / 2), Target(target, other, confidence)
-    assert (easy.met(answers) | ~hard.met(answers)).all()
-    assert (hard.decided(answers) | ~hard.met(answers)).all()
+    assert (easy.met(answers) | ~hard.is_reached(answers)).all()
+    assert (hard.decided(answers) | ~hard.is_reached(answers)).all()
 
 
 @pytest.mark.parametrize("confidence", [0.0, 1.0, -1.0, math.nan, math.inf])

@@ -8,16 +8,13 @@ from torch import Tensor
 from counterpath.models.training import seeded
 from counterpath.search.paths import (
     Paths,
-    behind,
-    better,
-    ended,
-    firsts,
-    merged,
-    picked,
-    progress,
-    shares,
-    some,
-    stations,
+    better_paths,
+    is_first,
+    line_points,
+    merge,
+    path_fraction,
+    plausible_points,
+    prepend,
 )
 from counterpath.search.traverse import StopReason
 
@@ -54,30 +51,32 @@ def test_stations_are_the_ends_and_what_is_as_close_to_the_data(lengths: list[in
     for part in distance.split(lengths):
         limit = max(float(part[0]), float(part[-1]), typical)
         expected += [place in (0, len(part) - 1) or float(value) <= limit for place, value in enumerate(part)]
-    kept = stations(row, distance, typical)
+    kept = plausible_points(row, distance, typical)
     assert kept.tolist() == expected
-    assert torch.equal(stations(row[kept], distance[kept], typical), torch.ones_like(kept[kept])), "once is enough"
+    assert torch.equal(plausible_points(row[kept], distance[kept], typical), torch.ones_like(kept[kept])), (
+        "once is enough"
+    )
 
 
 def test_a_leap_over_what_nobody_has_is_made_at_once() -> None:
     row = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1])
     distance = torch.tensor([0.1, 0.3, 0.9, 0.4, 0.2, 0.5, 0.9, 0.8])
-    assert stations(row, distance, 0.3).tolist() == [True, True, False, False, True, True, False, True]
-    assert stations(row, distance, 1.0).all()
+    assert plausible_points(row, distance, 0.3).tolist() == [True, True, False, False, True, True, False, True]
+    assert plausible_points(row, distance, 1.0).all()
 
 
 @given(LENGTHS)
 @settings(max_examples=20, deadline=None)
-def test_firsts_and_progress(lengths: list[int]) -> None:
+def test_is_first_and_progress(lengths: list[int]) -> None:
     row = _rows(lengths)
     starts = [0, *itertools.accumulate(lengths)][:-1]
-    assert firsts(row).nonzero()[:, 0].tolist() == starts
+    assert is_first(row).nonzero()[:, 0].tolist() == starts
     expected = [place / (size - 1) if size > 1 else 1.0 for size in lengths for place in range(size)]
-    torch.testing.assert_close(progress(row), torch.tensor(expected))
+    torch.testing.assert_close(path_fraction(row), torch.tensor(expected))
 
 
 def test_shares_of_lines_are_equal_steps() -> None:
-    row, share = shares(torch.tensor([2.0, 0.0, 1.2]))
+    row, share = line_points(torch.tensor([2.0, 0.0, 1.2]))
     assert row.tolist() == [0, 0, 0, 1, 1, 2, 2, 2]
     assert share.tolist() == [0, 0.5, 1, 0, 1, 0, 0.5, 1]
 
@@ -89,16 +88,16 @@ def test_rows_are_picked_and_put_together_with_all_that_belongs_to_them(
 ) -> None:
     paths = _paths(lengths, seed)
     order = torch.tensor(random.sample(range(len(lengths)), len(lengths)))  # type: ignore[attr-defined]
-    shuffled = picked(paths, order)
+    shuffled = paths.select(order)
     assert shuffled.gap.tolist() == paths.gap[order].tolist()
     assert shuffled.row.tolist() == _rows([lengths[row] for row in order.tolist()]).tolist()
     half = len(order) // 2
-    again = merged([(order[:half], picked(paths, order[:half])), (order[half:], picked(paths, order[half:]))])
-    for name in ("row", "x", "z", "sigma", "probability", "met", "reason", "led", "gap"):
+    again = merge([(order[:half], paths.select(order[:half])), (order[half:], paths.select(order[half:]))])
+    for name in ("row", "x", "z", "sigma", "probability", "valid", "reason", "fallback", "gap"):
         assert torch.equal(getattr(again, name), getattr(paths, name)), name
-    twice = picked(paths, order[:1].repeat(2))
+    twice = paths.select(order[:1].repeat(2))
     assert torch.equal(twice.x[twice.row == 0], twice.x[twice.row == 1])
-    chosen = some(paths, paths.gap)
+    chosen = paths.filter(paths.gap)
     assert chosen.gap.all()
     assert len(chosen.reason) == int(paths.gap.sum())
 
@@ -107,11 +106,11 @@ def test_rows_are_picked_and_put_together_with_all_that_belongs_to_them(
 @settings(max_examples=30, deadline=None)
 def test_paths_end_at_the_first_success_or_at_their_best_point(lengths: list[int], seed: int) -> None:
     paths = _paths(lengths, seed)
-    cut = ended(paths)
+    cut = paths.truncate()
     assert torch.equal(cut.gap, paths.gap)
     for row in range(len(lengths)):
         here = paths.row == row
-        met, probability = paths.met[here].tolist(), paths.probability[here]
+        met, probability = paths.valid[here].tolist(), paths.probability[here]
         end = met.index(True) if any(met) else int(probability.argmax())
         assert torch.equal(cut.x[cut.row == row], paths.x[here][: end + 1])
         assert bool(cut.found[row]) == any(met)
@@ -119,9 +118,9 @@ def test_paths_end_at_the_first_success_or_at_their_best_point(lengths: list[int
 
 
 def test_of_two_searches_the_better_one_is_taken_with_its_gaps() -> None:
-    before, after = (ended(_paths([3, 4, 2, 5, 1, 6], seed)) for seed in (0, 1))
-    best = better(before, after)
-    assert better(None, after) is after
+    before, after = (_paths([3, 4, 2, 5, 1, 6], seed).truncate() for seed in (0, 1))
+    best = better_paths(before, after)
+    assert better_paths(None, after) is after
     taken = after.found | (after.probability[after.last] > before.probability[before.last])
     assert 0 < taken.sum() < 6
     assert torch.equal(best.gap, torch.where(taken, after.gap, before.gap))
@@ -133,7 +132,7 @@ def test_of_two_searches_the_better_one_is_taken_with_its_gaps() -> None:
 def test_points_behind_the_people() -> None:
     paths = _paths([2, 1], 0)
     people, codes = torch.zeros(2, 3), torch.ones(2, 2)
-    row, x, z = behind(people, codes, paths.row, paths.x, paths.z)
+    row, x, z = prepend(people, codes, paths.row, paths.x, paths.z)
     assert row.tolist() == [0, 0, 0, 1, 1]
     assert torch.equal(x, torch.cat([people[:1], paths.x[:2], people[:1], paths.x[2:]]))
     assert torch.equal(z, torch.cat([codes[:1], paths.z[:2], codes[:1], paths.z[2:]]))

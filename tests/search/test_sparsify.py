@@ -6,7 +6,8 @@ from torch import Tensor
 import counterpath as cp
 from counterpath.explanation import StatusCode
 from counterpath.geometry.neighbours import Neighbours
-from counterpath.search.sparsify import needless, within_reach
+from counterpath.search.plausibility import Plausibility
+from counterpath.search.sparsify import redundant_changes
 from tests.tables import LABEL
 
 LAYOUT = (slice(0, 1), slice(1, 2), slice(2, 4))
@@ -16,21 +17,21 @@ def _score(x: Tensor) -> Tensor:
     return torch.sigmoid(4 * (x[:, 0] + 2 * x[:, 1] + 0.5 * x[:, 3] - 1))
 
 
-def _needless(factual: Tensor, end: Tensor, allowed: bool = True) -> Tensor:
-    return needless(
+def _redundant_changes(factual: Tensor, end: Tensor, allowed: bool = True) -> Tensor:
+    return redundant_changes(
         factual,
         end,
         LAYOUT,
-        met=lambda x: _score(x) >= 0.5,
+        is_valid=lambda x: _score(x) >= 0.5,
         probability=_score,
-        plausible=lambda tried, _: torch.full((len(tried),), allowed),
+        is_plausible=lambda tried, _: torch.full((len(tried),), allowed),
     )
 
 
 def test_changes_that_are_not_needed_are_put_back_whole_features_and_the_cheapest_first() -> None:
     factual = torch.tensor([[0.0, 0.0, 1.0, 0.0]]).repeat(3, 1)
     end = torch.tensor([[1.0, 1.0, 0.0, 1.0], [1.0, 0.4, 0.0, 1.0], [0.2, 0.2, 0.0, 1.0]])
-    back = _needless(factual, end)
+    back = _redundant_changes(factual, end)
     assert back.tolist() == [[True, False, True], [False, True, True], [False, False, False]]
     columns = torch.stack([back[:, 0], back[:, 1], back[:, 2], back[:, 2]], dim=1)
     assert (_score(torch.where(columns, factual, end))[:2] >= 0.5).all()
@@ -38,12 +39,12 @@ def test_changes_that_are_not_needed_are_put_back_whole_features_and_the_cheapes
 
 def test_nothing_is_put_back_where_that_is_implausible() -> None:
     factual, end = torch.tensor([[0.0, 0.0, 1.0, 0.0]]), torch.tensor([[1.0, 1.0, 0.0, 1.0]])
-    assert not _needless(factual, end, allowed=False).any()
+    assert not _redundant_changes(factual, end, allowed=False).any()
 
 
 def test_plausible_is_what_is_no_farther_than_the_counterfactual_or_than_real_rows() -> None:
     near, far = [0.1, 0.0], [2.0, 0.0]
-    plausible = within_reach(Neighbours(torch.zeros(1, 2)), 0.5, torch.tensor([near, far]))
+    plausible = Plausibility(Neighbours(torch.zeros(1, 2)), 0.5, 0.5).no_farther_than(torch.tensor([near, far]), 0.5)
     tried = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.4, 0.0]])
     assert plausible(tried, torch.tensor([0, 1, 0])).tolist() == [False, True, True]
 

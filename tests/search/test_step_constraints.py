@@ -40,7 +40,7 @@ def _terms(person: Tensor, decoded: Tensor, **more: object) -> StepConstraints:
 @pytest.mark.parametrize("squashed", [True, False])
 def test_a_decoded_row_that_carries_its_residual_is_the_person(squashed: bool) -> None:
     person, decoded = _rows()
-    carried = _terms(person, decoded, squashed=squashed).carried(decoded)
+    carried = _terms(person, decoded, squashed=squashed).add_residual(decoded)
     torch.testing.assert_close(carried[:, :4], person[:, :4], rtol=0, atol=1e-12)
     assert torch.equal(carried[:, 4:].argmax(1), person[:, 4:].argmax(1))
     torch.testing.assert_close(carried[:, 4:].sum(1), torch.ones(30).double())
@@ -49,17 +49,17 @@ def test_a_decoded_row_that_carries_its_residual_is_the_person(squashed: bool) -
 def test_a_person_beyond_the_training_rows_is_reached_too() -> None:
     person, decoded = _rows()
     person[:, 1] = 1.7
-    carried = _terms(person, decoded).carried(decoded)
+    carried = _terms(person, decoded).add_residual(decoded)
     torch.testing.assert_close(carried[:, 1], person[:, 1], rtol=0, atol=1e-12)
 
 
 def test_rows_stay_legal_wherever_the_decoder_goes_and_fade_to_it() -> None:
     person, decoded = _rows()
     terms, elsewhere = _terms(person, decoded), _rows(seed=5)[1]
-    carried = terms.carried(elsewhere)
+    carried = terms.add_residual(elsewhere)
     assert ((carried >= -0.0011) & (carried <= 1.0011)).all()  # what is beyond 0 and 1 is clipped
-    torch.testing.assert_close(terms.carried(elsewhere, 0.0), elsewhere, rtol=0, atol=1e-9)
-    halfway = terms.carried(elsewhere, 0.5)[:, :4]
+    torch.testing.assert_close(terms.add_residual(elsewhere, 0.0), elsewhere, rtol=0, atol=1e-9)
+    halfway = terms.add_residual(elsewhere, 0.5)[:, :4]
     low, high = (both(carried, elsewhere)[:, :4] for both in (torch.minimum, torch.maximum))
     assert ((halfway >= low - 1e-12) & (halfway <= high + 1e-12)).all()
 
@@ -69,7 +69,9 @@ def test_the_jacobian_of_what_is_carried(squashed: bool) -> None:
     person, decoded = _rows()
     terms, jac = _terms(person, decoded, squashed=squashed), torch.randn(30, 7, 2, dtype=torch.float64)
     expected = jacobian_autodiff(terms.carried, decoded)[1] @ jac
-    torch.testing.assert_close(terms.slopes(decoded, terms.carried(decoded), jac), expected, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(
+        terms.residual_jacobian(decoded, terms.add_residual(decoded), jac), expected, rtol=1e-9, atol=1e-9
+    )
 
 
 def _problem(seed: int, columns: int, latent: int = 4) -> tuple[Tensor, Tensor, Tensor, np.random.Generator]:
@@ -105,7 +107,7 @@ def _is_solved(seed: int, columns: int) -> bool:
         bounded=torch.arange(columns),
         feature_costs=price,
     )
-    found = -terms.slide(solve(metric, gradient), metric, 0.0, gradient, here, jac)[0].numpy()
+    found = -terms.project(solve(metric, gradient), metric, 0.0, gradient, here, jac)[0].numpy()
     m, g, a = metric[0].numpy(), gradient[0].numpy(), jac[0].numpy()
 
     def value(step: np.ndarray) -> float:
@@ -131,7 +133,7 @@ def test_columns_that_cannot_move_leave_no_way_down() -> None:
     metric, gradient, jac, _ = _problem(3, 6)
     here = torch.zeros(1, 6, dtype=torch.float64)
     terms = StepConstraints(here, here, here, here, bounded=torch.arange(6))
-    assert (terms.slide(solve(metric, gradient), metric, 0.0, gradient, here, jac) == 0).all()
+    assert (terms.project(solve(metric, gradient), metric, 0.0, gradient, here, jac) == 0).all()
 
 
 def test_the_metric_does_not_know_of_constraints() -> None:
@@ -170,7 +172,7 @@ def test_walks_stay_within_their_bounds_at_every_point(metric: object) -> None:
     lower, upper = x.clone(), x + 0.2
     lower[:, 3:], upper[:, 3:] = -torch.inf, torch.inf
     terms = StepConstraints(x, lower, upper, torch.zeros_like(x), bounded=torch.arange(3))
-    found = traverse(model, metric, objective, x, terms=terms, steps=20, step_size=0.05, block_size=8)  # type: ignore[arg-type]
+    found = traverse(model, metric, objective, x, step_constraints=terms, steps=20, step_size=0.05, block_size=8)  # type: ignore[arg-type]
     assert (found.x >= lower).all()
     assert (found.x <= upper).all()
     free = traverse(model, metric, objective, x, steps=20, step_size=0.05, block_size=8)  # type: ignore[arg-type]
@@ -181,7 +183,7 @@ def test_walks_stay_within_their_bounds_at_every_point(metric: object) -> None:
 def test_a_walk_that_may_not_move_says_so() -> None:
     x = torch.rand(3, 6, dtype=torch.float64)
     terms = StepConstraints(x, x, x, torch.zeros_like(x), bounded=torch.arange(6))
-    found = traverse(IdentityModel(), pullback, Objective(random_classifier()), x, terms=terms, steps=5)
+    found = traverse(IdentityModel(), pullback, Objective(random_classifier()), x, step_constraints=terms, steps=5)
     assert found.reasons() == [StopReason.NO_WAY_DOWN] * 3
     assert torch.equal(found.end, x)
 
@@ -195,7 +197,9 @@ def test_what_is_hard_to_change_changes_less() -> None:
     def walked(price: Tensor | None) -> Tensor:
         hard = None if price is None else torch.arange(3)
         terms = StepConstraints(x, -wide, wide, torch.zeros_like(x), bounded=hard, feature_costs=price)
-        return traverse(IdentityModel(), pullback, objective, x, terms=terms, steps=10, step_size=0.05).end - x
+        return (
+            traverse(IdentityModel(), pullback, objective, x, step_constraints=terms, steps=10, step_size=0.05).end - x
+        )
 
     plain, priced = walked(None), walked(torch.tensor([10.0, 0.0, 0.0], dtype=torch.float64))
     assert (plain[:, 0] > 0.1).all()

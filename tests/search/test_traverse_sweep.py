@@ -1,13 +1,14 @@
 import torch
 
 from counterpath.data.surface import Surface
-from counterpath.search.method import METHODS, SearchModels
+from counterpath.search.methods import METHODS
 from counterpath.search.objective import Objective
+from counterpath.search.problem import SearchModels
 from counterpath.search.traverse import Trajectory, at_confidence, sweep, traverse
 
 
-def test_chunks_end_where_all_rows_together_end(parts: SearchModels, surface: Surface) -> None:
-    x, recipe, objective = surface.x[:200], METHODS["rsgd"](parts), Objective(parts.classifier)
+def test_chunks_end_where_all_rows_together_end(search_models: SearchModels, surface: Surface) -> None:
+    x, recipe, objective = surface.x[:200], METHODS["rsgd"](search_models), Objective(search_models.classifier)
     options = {"stop": at_confidence(0.6), "steps": 20, "block_size": 64}
     whole = traverse(recipe.model, recipe.metric, objective, x, **options)
     chunks = sweep(recipe.model, recipe.metric, objective, x.split(70), device=x.device, **options)
@@ -18,14 +19,16 @@ def test_chunks_end_where_all_rows_together_end(parts: SearchModels, surface: Su
     assert torch.equal(torch.cat([part.reason for part in found]), whole.reason)
 
 
-def test_one_chunk_is_held_at_a_time(parts: SearchModels, surface: Surface) -> None:
-    recipe, asked = METHODS["sgd"](parts), []
+def test_one_chunk_is_held_at_a_time(search_models: SearchModels, surface: Surface) -> None:
+    recipe, asked = METHODS["sgd"](search_models), []
 
     def chunks() -> object:
         for number in range(3):
             asked.append(number)
             yield surface.x[:10]
 
-    ends = sweep(recipe.model, recipe.metric, Objective(parts.classifier), chunks(), device=surface.x.device, steps=1)  # type: ignore[arg-type]
+    ends = sweep(
+        recipe.model, recipe.metric, Objective(search_models.classifier), chunks(), device=surface.x.device, steps=1
+    )  # type: ignore[arg-type]
     assert isinstance(next(ends), Trajectory)
     assert asked == [0]

@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from counterpath.fitting.fitted import FittedModels
 from counterpath.search.feasible import FeasibleSet
-from counterpath.search.method import METHODS
+from counterpath.search.methods import METHODS
 from counterpath.search.objective import Objective, Target
 from counterpath.search.problem import SearchOptions
 from counterpath.search.residual import ResidualDecoder
@@ -21,44 +21,48 @@ WAITS = {"_local_scalar_dense", "nonzero", "lift_fresh", "masked_select", "uniqu
 
 
 @pytest.fixture(scope="module")
-def scope(learned: FittedModels) -> FeasibleSet:
-    return FeasibleSet.of(learned.encoder, learned.rows[:50])
+def feasible(models: FittedModels) -> FeasibleSet:
+    return FeasibleSet.of(models.encoder, models.rows[:50])
 
 
 @pytest.fixture(scope="module")
-def here(learned: FittedModels, scope: FeasibleSet) -> Slope:
+def here(models: FittedModels, feasible: FeasibleSet) -> Slope:
     """Where a search begins."""
-    method = METHODS["rsgd"](learned.parts)
-    journey = ResidualDecoder.of(method.model, scope, generative=True, carry=True)
+    method = METHODS["rsgd"](models.search_models)
+    decoder = ResidualDecoder.of(method.model, feasible, generative=True, keep_residual=True)
     with torch.no_grad():
-        objective = Objective(learned.parts.classifier, TARGET.target, TARGET.other)
-        factual, told, terms = scope.factual, journey.told, journey.terms
-        return slope(method.model, method.metric, objective, journey.start, factual, told, 5e-3, terms)
+        objective = Objective(models.search_models.classifier, TARGET.index, TARGET.other)
+        factual, told, terms = feasible.factual, decoder.context, decoder.step_constraints
+        return slope(method.model, method.metric, objective, decoder.start, factual, told, 5e-3, terms)
 
 
-def _rules(learned: FittedModels, scope: FeasibleSet, walk: SearchOptions, **changes: Any) -> list[AtLegalRow]:
-    quest = replace(learned.quest(walk), **changes)
-    rules = [rule for rule, _ in quest._attempts(METHODS["rsgd"](learned.parts), scope, TARGET)]
+def _rules(models: FittedModels, feasible: FeasibleSet, walk: SearchOptions, **changes: Any) -> list[AtLegalRow]:
+    quest = replace(models.quest(walk), **changes)
+    rules = [rule for rule, _ in quest._attempts(METHODS["rsgd"](models.search_models), feasible, TARGET)]
     assert all(isinstance(rule, AtLegalRow) for rule in rules)
     return rules  # type: ignore[return-value]
 
 
 def test_it_stops_where_the_model_says_yes_to_the_legal_row(
-    learned: FittedModels, scope: FeasibleSet, here: Slope
+    models: FittedModels, feasible: FeasibleSet, here: Slope
 ) -> None:
-    done = _rules(learned, scope, SearchOptions())[0](here)
-    assert torch.equal(done, TARGET.met(learned.explained.predict_proba(scope.legal(here.x))))
+    done = _rules(models, feasible, SearchOptions())[0](here)
+    assert torch.equal(done, TARGET.is_reached(models.explained.predict_proba(feasible.legal(here.x))))
     assert 0 < done.sum() < len(done)
 
 
-def test_only_what_asks_our_own_classifier_says_that_it_never_waits(learned: FittedModels, scope: FeasibleSet) -> None:
-    assert all(rule.never_waits for rule in _rules(learned, scope, SearchOptions()))
-    assert all(rule.never_waits for rule in _rules(learned, scope, SearchOptions(), exact=False)), "a surrogate is ours"
-    assert not any(rule.never_waits for rule in _rules(learned, scope, SearchOptions(allow_copies=False))), (
+def test_only_what_asks_our_own_classifier_says_that_it_never_waits(
+    models: FittedModels, feasible: FeasibleSet
+) -> None:
+    assert all(rule.never_waits for rule in _rules(models, feasible, SearchOptions()))
+    assert all(rule.never_waits for rule in _rules(models, feasible, SearchOptions(), exact=False)), (
+        "a surrogate is ours"
+    )
+    assert not any(rule.never_waits for rule in _rules(models, feasible, SearchOptions(allow_copies=False))), (
         "it looks for neighbours"
     )
-    users = learned.explained.predict_proba.__call__
-    assert not any(rule.never_waits for rule in _rules(learned, scope, SearchOptions(), answers=lambda x: users(x)))
+    users = models.explained.predict_proba.__call__
+    assert not any(rule.never_waits for rule in _rules(models, feasible, SearchOptions(), answers=lambda x: users(x)))
 
 
 class _Watched(TorchDispatchMode):
@@ -78,9 +82,9 @@ class _Watched(TorchDispatchMode):
 
 @pytest.mark.parametrize("exact", [True, False])
 def test_a_rule_that_never_waits_does_nothing_that_would(
-    learned: FittedModels, scope: FeasibleSet, here: Slope, exact: bool
+    models: FittedModels, feasible: FeasibleSet, here: Slope, exact: bool
 ) -> None:
-    for rule in _rules(learned, scope, SearchOptions(), exact=exact):
+    for rule in _rules(models, feasible, SearchOptions(), exact=exact):
         rule(here)  # what is made once is there from now on
         with torch.no_grad(), _Watched() as watched:
             rule(here)
@@ -88,8 +92,8 @@ def test_a_rule_that_never_waits_does_nothing_that_would(
         assert not watched.seen & WAITS
 
 
-def test_a_rule_that_waits_is_seen_to(learned: FittedModels, scope: FeasibleSet, here: Slope) -> None:
-    rule = AtLegalRow(scope.encoder, lambda x: torch.full((len(x),), bool(x.sum() > 0)))
+def test_a_rule_that_waits_is_seen_to(models: FittedModels, feasible: FeasibleSet, here: Slope) -> None:
+    rule = AtLegalRow(feasible.encoder, lambda x: torch.full((len(x),), bool(x.sum() > 0)))
     with torch.no_grad(), _Watched() as watched:
         rule(here)
     assert watched.seen & WAITS

@@ -16,7 +16,7 @@ from counterpath.experiments.bench.variants import (
 )
 from counterpath.experiments.bench.workload import Sizes, Workload, random_workload, vae_of
 from counterpath.geometry.linearize import jacobian_autodiff
-from counterpath.search.method import SearchModels
+from counterpath.search.problem import SearchModels
 from counterpath.utils.errors import InputError
 from tests.conftest import random_classifier, random_vae
 

@@ -7,7 +7,7 @@ from counterpath.experiments.bench.workload import Sizes, Workload, adult_worklo
 from counterpath.models.classifier import fit_classifier
 from counterpath.models.training import Run
 from counterpath.models.vae import VAETraining, fit_vae
-from counterpath.search.method import SearchModels
+from counterpath.search.problem import SearchModels
 from counterpath.utils.errors import InputError
 
 CPU = torch.device("cpu")

@@ -11,9 +11,9 @@ from counterpath.geometry import kernels
 from counterpath.geometry.linearize import jacobian, jacobian_autodiff
 from counterpath.search import problem
 from counterpath.search.feasible import FeasibleSet
-from counterpath.search.method import METHODS, SearchModels
+from counterpath.search.methods import METHODS
 from counterpath.search.objective import Objective, Target
-from counterpath.search.problem import SearchOptions
+from counterpath.search.problem import SearchModels, SearchOptions
 from counterpath.search.step import slope
 from counterpath.search.traverse import Trajectory, at_confidence, traverse
 from tests.conftest import random_classifier, random_vae
@@ -97,13 +97,13 @@ def test_metrics_of_any_size_can_be_searched(features: int) -> None:
 def test_a_search_for_people_that_is_replayed_has_the_bits_of_one_that_is_not(
     explainer: cp.Explainer, tmp_path: Path, method: str, exact: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    learned = cp.load(explainer.save(tmp_path / "model"), device="cuda").models_
-    quest, wanted = replace(learned.quest(SearchOptions(max_steps=40)), exact=exact), Target(1, confidence=0.6)
-    rows = learned.rows[~wanted.met(learned.probabilities)][:60]
-    scope, recipe = FeasibleSet.of(learned.encoder, rows), METHODS[method](learned.parts)
-    replayed = quest.pursue(recipe, scope, wanted)
+    models = cp.load(explainer.save(tmp_path / "model"), device="cuda").models_
+    quest, target = replace(models.quest(SearchOptions(max_steps=40)), exact=exact), Target(1, confidence=0.6)
+    rows = models.rows[~target.is_reached(models.probabilities)][:60]
+    feasible, recipe = FeasibleSet.of(models.encoder, rows), METHODS[method](models.search_models)
+    replayed = quest.pursue(recipe, feasible, target)
     monkeypatch.setattr(problem, "never_waits", lambda *pieces: False)
-    plain = quest.pursue(recipe, scope, wanted)
+    plain = quest.pursue(recipe, feasible, target)
     for name in ("row", "x", "z", "sigma", "probability", "reason", "led"):
         assert torch.equal(getattr(replayed, name), getattr(plain, name)), name
 

@@ -31,9 +31,9 @@ def test_value_and_tangents_are_those_of_the_plain_rules(
 ) -> None:
     from counterpath.geometry.kernels import tangents
 
-    network, z = _network(sizes, scale), torch.randn(150, sizes[0])
-    value, slopes = push(network.double(), z.double(), axes(z.double(), latent))
-    linear = [layer for layer in network.float().to(device) if isinstance(layer, nn.Linear)]
+    roadmap, z = _network(sizes, scale), torch.randn(150, sizes[0])
+    value, slopes = push(roadmap.double(), z.double(), axes(z.double(), latent))
+    linear = [layer for layer in roadmap.float().to(device) if isinstance(layer, nn.Linear)]
     given = [layer.weight for layer in linear], [layer.bias for layer in linear], z.to(device)
     directions = torch.eye(sizes[0], device=device)[:latent]
     for exact, tolerance in ((True, 2e-5), (False, 5e-3)):
@@ -45,12 +45,12 @@ def test_value_and_tangents_are_those_of_the_plain_rules(
 def test_any_directions_and_any_rows(device: torch.device) -> None:
     from counterpath.geometry.kernels import tangents
 
-    network = _network((4, 32, 48, 7))
-    linear = [layer for layer in network.to(device) if isinstance(layer, nn.Linear)]
+    roadmap = _network((4, 32, 48, 7))
+    linear = [layer for layer in roadmap.to(device) if isinstance(layer, nn.Linear)]
     weights, biases = [layer.weight for layer in linear], [layer.bias for layer in linear]
     z, directions = torch.randn(65, 4, device=device), torch.randn(6, 4, device=device)
     whole = tangents.push(weights, biases, z, directions, exact=True)
-    expected = push(network.double(), z.double(), directions[:, None].double())
+    expected = push(roadmap.double(), z.double(), directions[:, None].double())
     torch.testing.assert_close(whole[1].double(), expected[1], rtol=1e-4, atol=1e-5)
     few = tangents.push([w.float() for w in weights], [b.float() for b in biases], z[3:20], directions, exact=True)
     assert torch.equal(few[1], whole[1][:, 3:20]), "a row's numbers do not depend on who else is there"
