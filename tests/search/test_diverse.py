@@ -30,8 +30,7 @@ def feasible(models: FittedModels, rows: Tensor) -> FeasibleSet:
 
 @pytest.fixture(scope="module")
 def search(models: FittedModels) -> Search:
-    quest, method = models.quest(SearchOptions(max_steps=40)), METHODS["rsgd"](models.search_models)
-    return lambda feasible: quest.pursue(method, feasible, TARGET)
+    return lambda feasible: models.search(METHODS["rsgd"], feasible, TARGET, SearchOptions(max_steps=40))
 
 
 @pytest.fixture(scope="module")
@@ -111,8 +110,8 @@ def test_who_is_stopped_by_a_bound_is_searched_for_again(
     columns = models.encoder.columns("debt", "children", "size")
     bounds.upper[:, columns] = rows[:, columns]
     feasible = FeasibleSet.of(models.encoder, rows, bounds)
-    quest, method = models.quest(SearchOptions(max_steps=40, fallback=False)), METHODS["rsgd"](models.search_models)
-    search = partial(quest.pursue, method, target=TARGET)
+    options = SearchOptions(max_steps=40, fallback=False)
+    search = partial(models.search, METHODS["rsgd"], target=TARGET, options=options)
     once, again = search(feasible), one_plan(search, feasible, probability)
     assert again.found.sum() >= once.found.sum()
     for paths in (once, again):

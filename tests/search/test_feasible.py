@@ -71,11 +71,11 @@ def test_bounds_hold_in_every_row_and_categories_that_are_not_allowed_are_not_ta
         assert (legal[:, column] >= rows[row, column]).all()
         assert (legal[:, city] <= allowed[row]).all()
         assert torch.equal(encoder.round(legal), legal)
-    terms = feasible.terms(rows, keep_residual=True, squashed=True, generative=True, deaf=False)
-    carried = terms.add_residual(torch.full_like(rows, 1 / 12))
-    assert (carried[:, city] <= allowed).all()
-    assert terms.bounded is not None
-    assert terms.bounded.tolist() == [column]
+    constraints = feasible.step_constraints(rows, keep_residual=True, squashed=True, generative=True, conditional=True)
+    added = constraints.add_residual(torch.full_like(rows, 1 / 12))
+    assert (added[:, city] <= allowed).all()
+    assert constraints.bounded is not None
+    assert constraints.bounded.tolist() == [column]
 
 
 def test_some_people_and_features_can_be_picked(models: FittedModels, rows: Tensor) -> None:
@@ -96,9 +96,9 @@ def test_what_cannot_be_told_is_held_by_the_step(models: FittedModels, rows: Ten
     features = torch.zeros(50, 7, dtype=torch.bool)
     features[:, 2] = True
     held = feasible.fix(feasible.columns(features))
-    options = {"carry": False, "squashed": True, "generative": False}
-    assert held.terms(rows, deaf=False, **options).bounded is None
-    bounded = held.terms(rows, deaf=True, **options).bounded
+    options = {"keep_residual": False, "squashed": True, "generative": False}
+    assert held.step_constraints(rows, conditional=True, **options).bounded is None
+    bounded = held.step_constraints(rows, conditional=False, **options).bounded
     assert bounded is not None
     assert bounded.tolist() == models.encoder.columns("children")
 

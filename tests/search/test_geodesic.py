@@ -348,7 +348,7 @@ def test_ends_stay_where_nothing_else_is_accepted(models: FittedModels, rows: Te
     z, share = decoder.start.roll(1, 0), torch.zeros(len(rows))
     ends = Ends(z, share, decoder.decode(z, torch.arange(len(rows)), share[:, None]))
     for met, plausible in (
-        (lambda x: torch.zeros(len(x), dtype=torch.bool), no_farther_than(models.neighbours, math.inf, ends.x)),
+        (lambda x: torch.zeros(len(x), dtype=torch.bool), models.plausibility.no_farther_than(ends.x, math.inf)),
         (_met(models), lambda tried, whose: torch.zeros(len(tried), dtype=torch.bool)),
     ):
         after = slide(roadmap, decoder, ends, met, plausible)

@@ -20,57 +20,57 @@ INFINITY = torch.tensor(torch.inf, dtype=torch.float64)
 def _rows(count: int = 30, seed: int = 0) -> tuple[Tensor, Tensor]:
     """Four numbers and a category; people, and what they are decoded as."""
     generator = torch.Generator().manual_seed(seed)
-    person = torch.rand(count, 7, dtype=torch.float64, generator=generator)
-    person[:, 4:] = torch.eye(3).double()[torch.randint(3, (count,), generator=generator)]
-    person[0, 0], person[1, 0] = 0.0, 1.0
+    factual = torch.rand(count, 7, dtype=torch.float64, generator=generator)
+    factual[:, 4:] = torch.eye(3).double()[torch.randint(3, (count,), generator=generator)]
+    factual[0, 0], factual[1, 0] = 0.0, 1.0
     decoded = torch.rand(count, 7, dtype=torch.float64, generator=generator)
     decoded[:, 4:] = decoded[:, 4:].softmax(-1)
-    return person, decoded
+    return factual, decoded
 
 
-def _terms(person: Tensor, decoded: Tensor, **more: object) -> StepConstraints:
+def _constraints(factual: Tensor, decoded: Tensor, **more: object) -> StepConstraints:
     squashed = bool(more.get("squashed", True))
-    found = residual(person, decoded, BLOCKS, squashed=squashed)
-    wide = torch.full_like(person, torch.inf)
+    found = residual(factual, decoded, BLOCKS, squashed=squashed)
+    wide = torch.full_like(factual, torch.inf)
     return StepConstraints(
-        **{"factual": person, "lower": -wide, "upper": wide, "residual": found, "blocks": BLOCKS} | more
+        **{"factual": factual, "lower": -wide, "upper": wide, "residual": found, "blocks": BLOCKS} | more
     )  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("squashed", [True, False])
 def test_a_decoded_row_that_carries_its_residual_is_the_person(squashed: bool) -> None:
-    person, decoded = _rows()
-    carried = _terms(person, decoded, squashed=squashed).add_residual(decoded)
-    torch.testing.assert_close(carried[:, :4], person[:, :4], rtol=0, atol=1e-12)
-    assert torch.equal(carried[:, 4:].argmax(1), person[:, 4:].argmax(1))
-    torch.testing.assert_close(carried[:, 4:].sum(1), torch.ones(30).double())
+    factual, decoded = _rows()
+    added = _constraints(factual, decoded, squashed=squashed).add_residual(decoded)
+    torch.testing.assert_close(added[:, :4], factual[:, :4], rtol=0, atol=1e-12)
+    assert torch.equal(added[:, 4:].argmax(1), factual[:, 4:].argmax(1))
+    torch.testing.assert_close(added[:, 4:].sum(1), torch.ones(30).double())
 
 
 def test_a_person_beyond_the_training_rows_is_reached_too() -> None:
-    person, decoded = _rows()
-    person[:, 1] = 1.7
-    carried = _terms(person, decoded).add_residual(decoded)
-    torch.testing.assert_close(carried[:, 1], person[:, 1], rtol=0, atol=1e-12)
+    factual, decoded = _rows()
+    factual[:, 1] = 1.7
+    added = _constraints(factual, decoded).add_residual(decoded)
+    torch.testing.assert_close(added[:, 1], factual[:, 1], rtol=0, atol=1e-12)
 
 
 def test_rows_stay_legal_wherever_the_decoder_goes_and_fade_to_it() -> None:
-    person, decoded = _rows()
-    terms, elsewhere = _terms(person, decoded), _rows(seed=5)[1]
-    carried = terms.add_residual(elsewhere)
-    assert ((carried >= -0.0011) & (carried <= 1.0011)).all()  # what is beyond 0 and 1 is clipped
-    torch.testing.assert_close(terms.add_residual(elsewhere, 0.0), elsewhere, rtol=0, atol=1e-9)
-    halfway = terms.add_residual(elsewhere, 0.5)[:, :4]
-    low, high = (both(carried, elsewhere)[:, :4] for both in (torch.minimum, torch.maximum))
+    factual, decoded = _rows()
+    constraints, elsewhere = _constraints(factual, decoded), _rows(seed=5)[1]
+    added = constraints.add_residual(elsewhere)
+    assert ((added >= -0.0011) & (added <= 1.0011)).all()  # what is beyond 0 and 1 is clipped
+    torch.testing.assert_close(constraints.add_residual(elsewhere, 0.0), elsewhere, rtol=0, atol=1e-9)
+    halfway = constraints.add_residual(elsewhere, 0.5)[:, :4]
+    low, high = (both(added, elsewhere)[:, :4] for both in (torch.minimum, torch.maximum))
     assert ((halfway >= low - 1e-12) & (halfway <= high + 1e-12)).all()
 
 
 @pytest.mark.parametrize("squashed", [True, False])
 def test_the_jacobian_of_what_is_carried(squashed: bool) -> None:
-    person, decoded = _rows()
-    terms, jac = _terms(person, decoded, squashed=squashed), torch.randn(30, 7, 2, dtype=torch.float64)
-    expected = jacobian_autodiff(terms.carried, decoded)[1] @ jac
+    factual, decoded = _rows()
+    constraints, jac = _constraints(factual, decoded, squashed=squashed), torch.randn(30, 7, 2, dtype=torch.float64)
+    expected = jacobian_autodiff(constraints.add_residual, decoded)[1] @ jac
     torch.testing.assert_close(
-        terms.residual_jacobian(decoded, terms.add_residual(decoded), jac), expected, rtol=1e-9, atol=1e-9
+        constraints.residual_jacobian(decoded, constraints.add_residual(decoded), jac), expected, rtol=1e-9, atol=1e-9
     )
 
 
@@ -88,7 +88,7 @@ def _problem(seed: int, columns: int, latent: int = 4) -> tuple[Tensor, Tensor, 
 
 @pytest.mark.parametrize("columns", [1, 2, 4])
 def test_the_step_is_the_solution_of_its_programme(columns: int) -> None:
-    """Against scipy's general solver: bounds of either kind, columns that may not move, and feature_costs_by_name."""
+    """Against scipy's general solver: bounds of either kind, columns that may not move, and change costs."""
     good = [_is_solved(seed, columns) for seed in range(100)]
     assert np.mean(good) >= 0.98
 
@@ -99,15 +99,15 @@ def _is_solved(seed: int, columns: int) -> bool:
     price = torch.from_numpy(np.where(kind == 4, random.uniform(0, 2, columns), 0.0))
     here = torch.zeros(1, columns, dtype=torch.float64)
     at_lower, at_upper = torch.from_numpy(np.isin(kind, (1, 3)))[None], torch.from_numpy(np.isin(kind, (2, 3)))[None]
-    terms = StepConstraints(
+    constraints = StepConstraints(
         here,
         torch.where(at_lower, here, -INFINITY),
         torch.where(at_upper, here, INFINITY),
         here,
         bounded=torch.arange(columns),
-        feature_costs=price,
+        change_costs=price,
     )
-    found = -terms.project(solve(metric, gradient), metric, 0.0, gradient, here, jac)[0].numpy()
+    found = -constraints.project(solve(metric, gradient), metric, 0.0, gradient, here, jac)[0].numpy()
     m, g, a = metric[0].numpy(), gradient[0].numpy(), jac[0].numpy()
 
     def value(step: np.ndarray) -> float:
@@ -132,8 +132,8 @@ def _is_solved(seed: int, columns: int) -> bool:
 def test_columns_that_cannot_move_leave_no_way_down() -> None:
     metric, gradient, jac, _ = _problem(3, 6)
     here = torch.zeros(1, 6, dtype=torch.float64)
-    terms = StepConstraints(here, here, here, here, bounded=torch.arange(6))
-    assert (terms.project(solve(metric, gradient), metric, 0.0, gradient, here, jac) == 0).all()
+    constraints = StepConstraints(here, here, here, here, bounded=torch.arange(6))
+    assert (constraints.project(solve(metric, gradient), metric, 0.0, gradient, here, jac) == 0).all()
 
 
 def test_the_metric_does_not_know_of_constraints() -> None:
@@ -142,14 +142,14 @@ def test_the_metric_does_not_know_of_constraints() -> None:
     z, objective = vae.encode(x), Objective(random_classifier())
     held = torch.zeros(6, dtype=torch.bool).index_fill(0, torch.tensor([2]), True)
     decoded = vae.decode(z)
-    terms = StepConstraints(
+    constraints = StepConstraints(
         decoded,
         torch.where(held, decoded, -INFINITY),
         torch.where(held, decoded, INFINITY),
         torch.zeros_like(decoded),
         bounded=torch.tensor([2]),
     )
-    here = slope(vae, pullback, objective, z, x, None, 1e-6, terms)
+    here = slope(vae, pullback, objective, z, x, None, 1e-6, constraints)
     lin = vae.linearize(z)
     assert (lin.mean_jac[:, 2:3] @ here.direction[..., None]).abs().max() < 1e-6 * here.direction.norm(dim=-1).max()
     step, free = -here.direction, -slope(vae, pullback, objective, z, x, None, 1e-6).direction
@@ -171,8 +171,8 @@ def test_walks_stay_within_their_bounds_at_every_point(metric: object) -> None:
     x = torch.rand(20, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     lower, upper = x.clone(), x + 0.2
     lower[:, 3:], upper[:, 3:] = -torch.inf, torch.inf
-    terms = StepConstraints(x, lower, upper, torch.zeros_like(x), bounded=torch.arange(3))
-    found = traverse(model, metric, objective, x, step_constraints=terms, steps=20, step_size=0.05, block_size=8)  # type: ignore[arg-type]
+    constraints = StepConstraints(x, lower, upper, torch.zeros_like(x), bounded=torch.arange(3))
+    found = traverse(model, metric, objective, x, step_constraints=constraints, steps=20, step_size=0.05, block_size=8)  # type: ignore[arg-type]
     assert (found.x >= lower).all()
     assert (found.x <= upper).all()
     free = traverse(model, metric, objective, x, steps=20, step_size=0.05, block_size=8)  # type: ignore[arg-type]
@@ -182,8 +182,10 @@ def test_walks_stay_within_their_bounds_at_every_point(metric: object) -> None:
 
 def test_a_walk_that_may_not_move_says_so() -> None:
     x = torch.rand(3, 6, dtype=torch.float64)
-    terms = StepConstraints(x, x, x, torch.zeros_like(x), bounded=torch.arange(6))
-    found = traverse(IdentityModel(), pullback, Objective(random_classifier()), x, step_constraints=terms, steps=5)
+    constraints = StepConstraints(x, x, x, torch.zeros_like(x), bounded=torch.arange(6))
+    found = traverse(
+        IdentityModel(), pullback, Objective(random_classifier()), x, step_constraints=constraints, steps=5
+    )
     assert found.reasons() == [StopReason.NO_WAY_DOWN] * 3
     assert torch.equal(found.end, x)
 
@@ -196,9 +198,12 @@ def test_what_is_hard_to_change_changes_less() -> None:
 
     def walked(price: Tensor | None) -> Tensor:
         hard = None if price is None else torch.arange(3)
-        terms = StepConstraints(x, -wide, wide, torch.zeros_like(x), bounded=hard, feature_costs=price)
+        constraints = StepConstraints(x, -wide, wide, torch.zeros_like(x), bounded=hard, change_costs=price)
         return (
-            traverse(IdentityModel(), pullback, objective, x, step_constraints=terms, steps=10, step_size=0.05).end - x
+            traverse(
+                IdentityModel(), pullback, objective, x, step_constraints=constraints, steps=10, step_size=0.05
+            ).end
+            - x
         )
 
     plain, priced = walked(None), walked(torch.tensor([10.0, 0.0, 0.0], dtype=torch.float64))

@@ -8,7 +8,7 @@ from counterpath.data.surface import Surface
 from counterpath.geometry.linearize import Linearization
 from counterpath.geometry.metric import euclidean, pullback
 from counterpath.models.latent import IdentityModel
-from counterpath.search.methods import METHODS
+from counterpath.search.methods import geometry_of
 from counterpath.search.objective import Objective
 from counterpath.search.problem import SearchModels
 from counterpath.search.step import riemannian_length
@@ -17,9 +17,9 @@ from counterpath.utils.errors import InputError
 
 
 def _walk(search_models: SearchModels, x: Tensor, method: str = "rsgd", **options: object) -> Trajectory:
-    recipe = METHODS[method](search_models)
+    model, metric = geometry_of(method, search_models)
     options = {"steps": 25, "block_size": 64} | options
-    return traverse(recipe.model, recipe.metric, Objective(search_models.classifier), x, **options)  # type: ignore[arg-type]
+    return traverse(model, metric, Objective(search_models.classifier), x, **options)  # type: ignore[arg-type]
 
 
 FIELDS = ("z", "x", "probability", "loss", "sigma", "length", "steps", "reason")

@@ -7,8 +7,9 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from counterpath.fitting.fitted import FittedModels
+from counterpath.search.descent import Descent
 from counterpath.search.feasible import FeasibleSet
-from counterpath.search.methods import METHODS
+from counterpath.search.methods import METHODS, geometry_of
 from counterpath.search.objective import Objective, Target
 from counterpath.search.problem import SearchOptions
 from counterpath.search.residual import ResidualDecoder
@@ -28,17 +29,20 @@ def feasible(models: FittedModels) -> FeasibleSet:
 @pytest.fixture(scope="module")
 def here(models: FittedModels, feasible: FeasibleSet) -> Slope:
     """Where a search begins."""
-    method = METHODS["rsgd"](models.search_models)
-    decoder = ResidualDecoder.of(method.model, feasible, generative=True, keep_residual=True)
+    model, metric = geometry_of("rsgd", models.search_models)
+    decoder = ResidualDecoder.of(model, feasible, generative=True, keep_residual=True)
     with torch.no_grad():
         objective = Objective(models.search_models.classifier, TARGET.index, TARGET.other)
-        factual, told, terms = feasible.factual, decoder.context, decoder.step_constraints
-        return slope(method.model, method.metric, objective, decoder.start, factual, told, 5e-3, terms)
+        factual, context, constraints = feasible.factual, decoder.context, decoder.step_constraints
+        return slope(model, metric, objective, decoder.start, factual, context, 5e-3, constraints)
 
 
-def _rules(models: FittedModels, feasible: FeasibleSet, walk: SearchOptions, **changes: Any) -> list[AtLegalRow]:
-    quest = replace(models.quest(walk), **changes)
-    rules = [rule for rule, _ in quest._attempts(METHODS["rsgd"](models.search_models), feasible, TARGET)]
+def _rules(models: FittedModels, feasible: FeasibleSet, options: SearchOptions, **changes: Any) -> list[AtLegalRow]:
+    method = METHODS["rsgd"]
+    assert isinstance(method, Descent)
+    problem = models.problem(method, feasible, TARGET, options)
+    problem = replace(problem, setup=replace(problem.setup, **changes))
+    rules = [rule for rule, _ in method.attempts(problem)]
     assert all(isinstance(rule, AtLegalRow) for rule in rules)
     return rules  # type: ignore[return-value]
 
@@ -62,7 +66,9 @@ def test_only_what_asks_our_own_classifier_says_that_it_never_waits(
         "it looks for neighbours"
     )
     users = models.explained.predict_proba.__call__
-    assert not any(rule.never_waits for rule in _rules(models, feasible, SearchOptions(), answers=lambda x: users(x)))
+    assert not any(
+        rule.never_waits for rule in _rules(models, feasible, SearchOptions(), predict_proba=lambda x: users(x))
+    )
 
 
 class _Watched(TorchDispatchMode):

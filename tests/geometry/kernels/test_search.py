@@ -9,9 +9,8 @@ import torch
 import counterpath as cp
 from counterpath.geometry import kernels
 from counterpath.geometry.linearize import jacobian, jacobian_autodiff
-from counterpath.search import problem
 from counterpath.search.feasible import FeasibleSet
-from counterpath.search.methods import METHODS
+from counterpath.search.methods import METHODS, geometry_of, search
 from counterpath.search.objective import Objective, Target
 from counterpath.search.problem import SearchModels, SearchOptions
 from counterpath.search.step import slope
@@ -32,21 +31,21 @@ def rows() -> torch.Tensor:
 
 
 def _walk(models: SearchModels, rows: torch.Tensor, method: str, **options: object) -> Trajectory:
-    recipe = METHODS[method](models)
+    model, metric = geometry_of(method, models)
     options = {"steps": 20, "block_size": 128} | options
-    return traverse(recipe.model, recipe.metric, Objective(models.classifier), rows, **options)  # type: ignore[arg-type]
+    return traverse(model, metric, Objective(models.classifier), rows, **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("method", ["rsgd", "rsgd-c"])
 def test_a_step_with_kernels_is_one_without(
     models: SearchModels, rows: torch.Tensor, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recipe, objective = METHODS[method](models), Objective(models.classifier)
+    (model, metric), objective = geometry_of(method, models), Objective(models.classifier)
     with torch.no_grad():
-        z = recipe.model.encode(rows)
-        fast = slope(recipe.model, recipe.metric, objective, z, rows, None, 1e-3)
+        z = model.encode(rows)
+        fast = slope(model, metric, objective, z, rows, None, 1e-3)
         monkeypatch.setattr(kernels, "usable", lambda *tensors: False)
-        plain = slope(recipe.model, recipe.metric, objective, z, rows, None, 1e-3)
+        plain = slope(model, metric, objective, z, rows, None, 1e-3)
     for name in ("x", "loss", "probability", "sigma", "gradient", "direction"):
         one, other = getattr(fast, name).double(), getattr(plain, name).double()
         assert (one - other).norm() <= 1e-4 * other.norm(), name
@@ -98,13 +97,14 @@ def test_a_search_for_people_that_is_replayed_has_the_bits_of_one_that_is_not(
     explainer: cp.Explainer, tmp_path: Path, method: str, exact: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     models = cp.load(explainer.save(tmp_path / "model"), device="cuda").models_
-    quest, target = replace(models.quest(SearchOptions(max_steps=40)), exact=exact), Target(1, confidence=0.6)
-    rows = models.rows[~target.is_reached(models.probabilities)][:60]
-    feasible, recipe = FeasibleSet.of(models.encoder, rows), METHODS[method](models.search_models)
-    replayed = quest.pursue(recipe, feasible, target)
-    monkeypatch.setattr(problem, "never_waits", lambda *pieces: False)
-    plain = quest.pursue(recipe, feasible, target)
-    for name in ("row", "x", "z", "sigma", "probability", "reason", "led"):
+    target = Target(1, confidence=0.6)
+    feasible = FeasibleSet.of(models.encoder, models.rows[~target.is_reached(models.probabilities)][:60])
+    problem = models.problem(METHODS[method], feasible, target, SearchOptions(max_steps=40))
+    problem = replace(problem, setup=replace(problem.setup, exact=exact))
+    replayed = search(METHODS[method], problem)
+    monkeypatch.setattr(descent, "never_waits", lambda *pieces: False)
+    plain = search(METHODS[method], problem)
+    for name in ("row", "x", "z", "sigma", "probability", "reason", "fallback"):
         assert torch.equal(getattr(replayed, name), getattr(plain, name)), name
 
 
