@@ -107,11 +107,15 @@ def test_face_goes_from_training_row_to_training_row(explainer: cp.Explainer, ro
     assert learned.data.copies(learned.encoder.encode(later[list(found.schema.names)])).all()
 
 
+@pytest.fixture(scope="module")
+def usual(people: pd.DataFrame) -> cp.Explainer:
+    return small(epochs=8).fit(people, LABEL)
+
+
 @pytest.mark.parametrize("options", [{"ambient": "classifier"}, {"priced": False}])
 def test_other_prices_lead_other_ways_and_are_kept(
-    people: pd.DataFrame, options: dict[str, object], tmp_path: Path
+    usual: cp.Explainer, people: pd.DataFrame, options: dict[str, object], tmp_path: Path
 ) -> None:
-    usual = small(epochs=8).fit(people, LABEL)
     other = small(epochs=8, **options).fit(people, LABEL)
     rows = features(mixed(60, seed=5))
     first, second = usual.explain(rows, "low"), other.explain(rows, "low")

@@ -12,6 +12,7 @@ from counterpath import learning
 from counterpath.errors import InputError
 
 from ..tables import LABEL, mixed, small
+from .conftest import shorten_lessons
 
 IMMUTABLE = ["sex", "children"]
 
@@ -48,8 +49,7 @@ def test_a_saved_explainer_holds_them_too(holding: cp.Explainer, people: pd.Data
 
 
 def test_a_model_that_can_only_be_asked(people: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("counterpath.models.surrogate.STEPS", 100)
-    monkeypatch.setattr("counterpath.learning._VISITORS", 40)
+    shorten_lessons(monkeypatch, 100, visitors=40)
     two = people.assign(**{LABEL: people["score"] > people["score"].median()})
     schema = cp.Schema.infer(two, target=LABEL, immutable=["city"])
     asked = small().fit(two, LABEL, schema=schema, model=lambda frame: (frame["score"] > two["score"].median()) * 0.8)

@@ -14,12 +14,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from xgboost import XGBClassifier
 
-from counterpath import Status, learning
+from counterpath import Status
 from counterpath.errors import InputError
-from counterpath.models import surrogate
 
 from ..tables import LABEL, features
 from .asking import NUMERIC, assert_valid, fit
+from .conftest import shorten_lessons
 
 pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore:The :counterpath.errors.CounterpathWarning")]
 
@@ -27,8 +27,7 @@ pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore:The :counter
 @pytest.fixture(autouse=True)
 def _short_lessons(monkeypatch: pytest.MonkeyPatch) -> None:
     """A surrogate that is good enough to be followed, in a tenth of the time."""
-    monkeypatch.setattr(surrogate, "STEPS", 250)
-    monkeypatch.setattr(learning, "_VISITORS", 60)
+    shorten_lessons(monkeypatch, 250, visitors=60)
 
 
 @pytest.mark.parametrize(

@@ -229,6 +229,7 @@ def test_predictions_are_tables_with_the_labels(explainer: cp.Explainer, people:
 
 
 @small_table
+@pytest.mark.usefixtures("brief")
 def test_class_weights_move_the_decision(people: pd.DataFrame) -> None:
     shares = [
         (small(epochs=3, class_weight=weight).fit(people, LABEL).predict(people) == "high").mean()
@@ -240,6 +241,7 @@ def test_class_weights_move_the_decision(people: pd.DataFrame) -> None:
 
 
 @small_table
+@pytest.mark.usefixtures("brief")
 def test_labels_may_be_given_beside_the_table(people: pd.DataFrame, rows: pd.DataFrame) -> None:
     inside = small(epochs=3).fit(people, LABEL).predict_proba(rows)
     for kind in (list, np.array, pd.Series):

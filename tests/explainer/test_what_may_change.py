@@ -11,6 +11,7 @@ from counterpath.errors import InputError
 from counterpath.explanation import Explanation, Status, wording
 
 from ..tables import LABEL, features, small
+from .conftest import shorten_lessons
 
 pytestmark = pytest.mark.whole
 
@@ -221,8 +222,7 @@ def test_a_model_that_can_only_be_asked_is_asked_about_the_row_as_returned(
     people: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A row that is put back is returned as it was, and the model's edge may lie in the digits that decoding loses."""
-    monkeypatch.setattr("counterpath.models.surrogate.STEPS", 100)
-    monkeypatch.setattr("counterpath.learning._VISITORS", 40)
+    shorten_lessons(monkeypatch, 100, visitors=40)
     two = people.assign(**{LABEL: people["score"] > people["score"].median()})
 
     def model(frame: pd.DataFrame) -> pd.Series:
