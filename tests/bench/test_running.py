@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from counterpath.bench import report
+from counterpath.bench import parts, report
 from counterpath.bench.effort import FULL, QUICK
 from counterpath.bench.parts import fits
 from counterpath.bench.running import PARTS, Bench, measure
 from counterpath.bench.steps import FLOOR, WAYS, growth, time_searches, time_steps
 from counterpath.bench.workload import Sizes, Workload, random_workload
+from counterpath.data.datasets import Dataset, load
 from counterpath.errors import InputError
 from counterpath.experiments.study import Preset
 
@@ -90,6 +91,11 @@ def test_whole_jobs_are_timed() -> None:
 
 
 def test_fits_are_timed_where_the_data_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def few(name: str) -> Dataset:
+        whole = load(name)
+        return replace(whole, train=whole.train[:3000], test=whole.test[:800])
+
+    monkeypatch.setattr(parts, "load", few)  # how long a fit takes is not what is tested
     monkeypatch.setenv("COUNTERPATH_DATA", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     rows = {row["data"]: row for row in fits(0, CPU, Preset(1, 1, 1, 10, 10), progress=False)}
