@@ -6,15 +6,25 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test lint format clean
+.PHONY: demo test test-slow pytest lint format clean
 
 demo: $(VENV)/.demo
 	$(BIN)/counterpath demo
 
+# The checks run beside the tests, in which there are moments when nobody computes; if either fails, so does this.
+test: $(VENV)/.dev
+	+$(MAKE) --no-print-directory -j 2 lint pytest
+
 # A file's tests share their fixtures, so they run in one process; a model is fitted once in each. There is a process for
 # every core, so each has one thread. Files come in their order: those with few and long tests would otherwise come last.
-test: $(VENV)/.dev lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+
+pytest: $(VENV)/.dev
+	$(PYTEST) -m "not slow"
+
+# What `make test` tries at a smaller size, at its full one.
+test-slow: $(VENV)/.dev
+	$(PYTEST) -m slow
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .

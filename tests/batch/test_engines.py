@@ -1,6 +1,6 @@
 """A real Ray and the local engine on resampled rows of Adult.
 
-A tenth of them here: `COUNTERPATH_ROWS=200000 pytest tests/batch/test_engines.py` takes minutes.
+`COUNTERPATH_ROWS=200000 pytest -m slow tests/batch/test_engines.py` takes minutes.
 """
 
 import os
@@ -13,13 +13,15 @@ from benchmarks.batching.material import ASKED, parquet_file, small_model
 
 pytestmark = [pytest.mark.whole, pytest.mark.timeout(580)]
 ROWS = int(os.environ.get("COUNTERPATH_ROWS", "20000"))
+FEW = 4000
 SHARDS = 8
 
 
 @pytest.mark.filterwarnings("ignore::counterpath.CounterpathWarning")
-def test_ray_and_the_local_engine_write_the_same_to_the_byte_each_row_once(tmp_path: Path) -> None:
-    rows = parquet_file(tmp_path / "rows.parquet", ROWS, row_group=ROWS // 3)
-    order = Order(small_model(tmp_path / "model"), rows, (*ASKED, "--shard-rows", str(ROWS // SHARDS)))
-    found = compare(order, ROWS, tmp_path)
+@pytest.mark.parametrize("count", [FEW, pytest.param(ROWS, marks=pytest.mark.slow)])
+def test_ray_and_the_local_engine_write_the_same_to_the_byte_each_row_once(tmp_path: Path, count: int) -> None:
+    rows = parquet_file(tmp_path / "rows.parquet", count, row_group=count // 3)
+    order = Order(small_model(tmp_path / "model"), rows, (*ASKED, "--shard-rows", str(count // SHARDS)))
+    found = compare(order, count, tmp_path)
     assert found["faults"] == []
     assert len(list((tmp_path / "ray" / "counterfactuals").iterdir())) == SHARDS

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from counterpath import plots
 from counterpath.data.surface import SCALE
 from counterpath.experiments import surface
 from counterpath.experiments.surface import Preset, boundary_metric, enters_hole, median, reproduce
@@ -26,6 +27,7 @@ def quick() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(surface.PRESETS, "tiny", TINY)
         patch.setattr(surface, "STEPS", 60)
+        patch.setitem(plots._STYLE, "savefig.dpi", 40)
         yield
 
 

@@ -17,7 +17,7 @@ from counterpath.fitting import persistence
 from counterpath.utils.errors import InputError, StoreError
 from tests.tables import LABEL, features, mixed, small
 
-pytestmark = pytest.mark.filterwarnings("ignore:The :counterpath.errors.CounterpathWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:The :counterpath.utils.errors.CounterpathWarning")
 QUICK = {"epochs": 3, "max_steps": 12}
 
 
@@ -125,6 +125,7 @@ def test_an_ordered_category_may_know_fewer_values(quick: cp.Explainer, rows: pd
     assert found.counterfactuals["size"].dtype == rows["size"].dtype
 
 
+@pytest.mark.usefixtures("brief")
 def test_a_constant_never_changes(people: pd.DataFrame) -> None:
     table = people.assign(planet="Earth", year=2024, tax=0.19)
     explainer = small(epochs=15, max_steps=12).fit(table, LABEL)
@@ -136,6 +137,7 @@ def test_a_constant_never_changes(people: pd.DataFrame) -> None:
         assert (steps[name] == value).all()
 
 
+@pytest.mark.usefixtures("brief")
 def test_duplicate_rows_and_few_different_ones_can_be_learned(people: pd.DataFrame) -> None:
     explainer = small(**QUICK).fit(people.iloc[np.tile(np.arange(12), 40)], LABEL)
     assert len(explainer.explain(features(people).head(5))) == 5
@@ -182,6 +184,7 @@ def test_no_rows_give_an_answer_without_rows(quick: cp.Explainer, rows: pd.DataF
     assert len(quick.predict(rows.head(0))) == 0
 
 
+@pytest.mark.usefixtures("brief")
 def test_huge_numbers_in_training_are_a_range_like_any_other(people: pd.DataFrame) -> None:
     table = people.assign(huge=np.linspace(-1e300, 1e300, len(people)))
     explainer = small(**QUICK).fit(table, LABEL)

@@ -15,7 +15,7 @@ from tests.tables import CITIES, LABEL, SIZES, small
 
 pytestmark = pytest.mark.whole
 
-EXAMPLES = int(os.environ.get("COUNTERPATH_EXAMPLES", "30"))
+FEW, MANY = 10, int(os.environ.get("COUNTERPATH_EXAMPLES", "30"))
 """How many random requests are tried; 1,000 take half an hour."""
 IMMUTABLE = "sex"
 ORDERED = ("size", "children", "member", "debt", "score")
@@ -103,12 +103,19 @@ def _breaches(
     return found
 
 
-@settings(max_examples=EXAMPLES, deadline=None, derandomize=EXAMPLES < 100, suppress_health_check=list(HealthCheck))
-@given(request=requests())
+@pytest.mark.parametrize("examples", [FEW, pytest.param(MANY, marks=pytest.mark.slow)])
 def test_no_constraint_is_broken_in_any_row_of_any_path_and_every_status_is_true(
-    holding: cp.Explainer, people: pd.DataFrame, request: tuple[list[int], dict[str, Any]]
+    holding: cp.Explainer, people: pd.DataFrame, examples: int
 ) -> None:
-    rows, wish = request
+    @settings(max_examples=examples, deadline=None, derandomize=examples < 100, suppress_health_check=list(HealthCheck))
+    @given(requests())
+    def check(request: tuple[list[int], dict[str, Any]]) -> None:
+        _check(holding, people, *request)
+
+    check()
+
+
+def _check(holding: cp.Explainer, people: pd.DataFrame, rows: list[int], wish: dict[str, Any]) -> None:
     asked = people.drop(columns=LABEL).iloc[rows]
     ranges = _ranges(people, asked, wish)
     options = {name: wish[name] for name in ("lock", "directions", "max_changes", "feature_costs", "plans", "method")}

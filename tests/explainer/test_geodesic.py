@@ -13,7 +13,7 @@ from counterpath.fitting.fitted import FittedModels
 from counterpath.utils.errors import InputError
 from tests.tables import LABEL, features, mixed, small
 
-pytestmark = pytest.mark.filterwarnings("ignore:The generative model:counterpath.errors.CounterpathWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:The generative model:counterpath.utils.errors.CounterpathWarning")
 
 
 @pytest.fixture(scope="module")
@@ -106,11 +106,15 @@ def test_face_goes_from_training_row_to_training_row(explainer: cp.Explainer, ro
     assert models.plausibility.copies(models.encoder.encode(later[list(found.schema.names)])).all()
 
 
+@pytest.fixture(scope="module")
+def usual(people: pd.DataFrame) -> cp.Explainer:
+    return small(epochs=8).fit(people, LABEL)
+
+
 @pytest.mark.parametrize("options", [{"ambient_metric": "classifier"}, {"uncertainty_cost": False}])
 def test_other_prices_lead_other_ways_and_are_kept(
-    people: pd.DataFrame, options: dict[str, object], tmp_path: Path
+    usual: cp.Explainer, people: pd.DataFrame, options: dict[str, object], tmp_path: Path
 ) -> None:
-    usual = small(epochs=8).fit(people, LABEL)
     other = small(epochs=8, **options).fit(people, LABEL)
     rows = features(mixed(60, seed=5))
     first, second = usual.explain(rows, "low"), other.explain(rows, "low")

@@ -10,6 +10,7 @@ from torch import nn
 import counterpath as cp
 from counterpath.fitting import train
 from counterpath.utils.errors import InputError
+from tests.explainer.conftest import shorten_surrogate
 from tests.tables import LABEL, mixed, small
 
 IMMUTABLE = ["sex", "children"]
@@ -47,8 +48,7 @@ def test_a_saved_explainer_holds_them_too(holding: cp.Explainer, people: pd.Data
 
 
 def test_a_model_that_can_only_be_asked(people: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("counterpath.models.surrogate.STEPS", 100)
-    monkeypatch.setattr("counterpath.learning._VISITORS", 40)
+    shorten_surrogate(monkeypatch, 100, rows=40)
     two = people.assign(**{LABEL: people["score"] > people["score"].median()})
     schema = cp.Schema.infer(two, target=LABEL, immutable=["city"])
     asked = small().fit(two, LABEL, schema=schema, model=lambda frame: (frame["score"] > two["score"].median()) * 0.8)

@@ -1,4 +1,4 @@
-"""The promises that every answer keeps, on a thousand rows and requests that nobody chose."""
+"""The promises that every answer keeps, on rows and requests that nobody chose: hundreds, and a thousand if slow."""
 
 import copy
 from typing import Any
@@ -16,7 +16,7 @@ from tests.tables import CITIES, CLASSES, SIZES, features
 pytestmark = pytest.mark.whole
 
 METHODS = ("rsgd", "rsgd-c", "sgd", "nearest", "wachter")
-ROWS, EXAMPLES = 20, 60
+ROWS = 20
 INTEGERS, NUMBERS, CATEGORIES = ("children",), ("debt", "score"), ("city", "size", "member", "sex")
 
 PERSON = st.fixed_dictionaries(
@@ -86,11 +86,12 @@ def assert_true(
         assert abs(found.outcome.loc[label, "probability_after"] - probability) < 1e-6
 
 
-def test_a_thousand_cases_keep_every_promise(explainer: cp.Explainer, people: pd.DataFrame) -> None:
+@pytest.mark.parametrize("examples", [20, pytest.param(60, marks=pytest.mark.slow)])
+def test_all_cases_keep_every_promise(explainer: cp.Explainer, people: pd.DataFrame, examples: int) -> None:
     train, cases = features(people), 0
     quick = copy.copy(explainer).set_params(max_steps=12)
 
-    @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
     @given(
         st.lists(PERSON, min_size=ROWS, max_size=ROWS),
         st.sampled_from((*CLASSES, "other")),
@@ -105,4 +106,4 @@ def test_a_thousand_cases_keep_every_promise(explainer: cp.Explainer, people: pd
         cases += len(rows)
 
     check()
-    assert cases >= 1000
+    assert cases >= (1000 if examples == 60 else 300)

@@ -15,21 +15,19 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from xgboost import XGBClassifier
 
 from counterpath import StatusCode
-from counterpath.fitting import train
-from counterpath.models import surrogate
 from counterpath.utils.errors import InputError
+from tests.explainer.conftest import shorten_surrogate
 from tests.tables import LABEL, features
 
 from .asking import NUMERIC, assert_valid, fit
 
-pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore:The :counterpath.errors.CounterpathWarning")]
+pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore:The :counterpath.utils.errors.CounterpathWarning")]
 
 
 @pytest.fixture(autouse=True)
 def _short_lessons(monkeypatch: pytest.MonkeyPatch) -> None:
     """A surrogate that is good enough to be followed, in a tenth of the time."""
-    monkeypatch.setattr(surrogate, "STEPS", 250)
-    monkeypatch.setattr(train, "_VISITORS", 60)
+    shorten_surrogate(monkeypatch, 250, rows=60)
 
 
 @pytest.mark.parametrize(

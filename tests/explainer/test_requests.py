@@ -30,7 +30,7 @@ def rows() -> pd.DataFrame:
 
 # The wanted class
 
-small_table = pytest.mark.filterwarnings("ignore:The generative model:counterpath.errors.CounterpathWarning")
+small_table = pytest.mark.filterwarnings("ignore:The generative model:counterpath.utils.errors.CounterpathWarning")
 
 
 def test_every_class_can_be_wanted_and_any_other(quick: cp.Explainer, rows: pd.DataFrame) -> None:
@@ -228,6 +228,7 @@ def test_predictions_are_tables_with_the_labels(explainer: cp.Explainer, people:
 
 
 @small_table
+@pytest.mark.usefixtures("brief")
 def test_class_weights_move_the_decision(people: pd.DataFrame) -> None:
     shares = [
         (small(epochs=3, class_weight=weight).fit(people, LABEL).predict(people) == "high").mean()
@@ -239,6 +240,7 @@ def test_class_weights_move_the_decision(people: pd.DataFrame) -> None:
 
 
 @small_table
+@pytest.mark.usefixtures("brief")
 def test_labels_may_be_given_beside_the_table(people: pd.DataFrame, rows: pd.DataFrame) -> None:
     inside = small(epochs=3).fit(people, LABEL).predict_proba(rows)
     for kind in (list, np.array, pd.Series):

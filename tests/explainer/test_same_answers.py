@@ -20,15 +20,15 @@ from torch import Tensor, nn
 
 import counterpath as cp
 from counterpath import Explanation
-from counterpath.models import surrogate
 from counterpath.utils.errors import InputError
+from tests.explainer.conftest import shorten_surrogate
 from tests.tables import LABEL, features, mixed, small
 
 ROWS = 60
 QUICK = {"epochs": 3, "max_steps": 12}
 pytestmark = [
     pytest.mark.whole,
-    pytest.mark.filterwarnings("ignore:The generative model:counterpath.errors.CounterpathWarning"),
+    pytest.mark.filterwarnings("ignore:The generative model:counterpath.utils.errors.CounterpathWarning"),
 ]
 
 
@@ -77,6 +77,7 @@ def test_two_fits_with_one_seed_are_the_same(quick: cp.Explainer, people: pd.Dat
     assert_same(again.explain(rows.head(9)), quick.explain(rows.head(9)))
 
 
+@pytest.mark.usefixtures("brief")
 def test_a_fit_goes_on_from_its_checkpoint(tmp_path: Path, people: pd.DataFrame, rows: pd.DataFrame) -> None:
     first = small(**QUICK).fit(people, LABEL, checkpoint=tmp_path)
     assert any(tmp_path.iterdir())
@@ -84,6 +85,7 @@ def test_a_fit_goes_on_from_its_checkpoint(tmp_path: Path, people: pd.DataFrame,
     assert_same(first.explain(rows.head(5)), second.explain(rows.head(5)))
 
 
+@pytest.mark.usefixtures("brief")
 @pytest.mark.parametrize("convert", [pl.from_pandas, pa.Table.from_pandas])
 def test_tables_of_other_libraries_get_the_same_answers(
     quick: cp.Explainer, people: pd.DataFrame, rows: pd.DataFrame, convert: object
@@ -167,7 +169,7 @@ KINDS = {
 @pytest.fixture(scope="module")
 def fitted(quick: cp.Explainer, people: pd.DataFrame) -> dict[str, cp.Explainer]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(surrogate, "STEPS", 300)
+        shorten_surrogate(patch, 300, rows=60)
         others = {
             kind: small(**QUICK).fit(people, LABEL, **options())  # type: ignore[arg-type]
             for kind, options in KINDS.items()

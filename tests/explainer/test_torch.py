@@ -17,7 +17,7 @@ from tests.tables import LABEL, features, mixed, small
 
 from .asking import NUMERIC, assert_valid, fit
 
-pytestmark = pytest.mark.filterwarnings("ignore:The :counterpath.errors.CounterpathWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:The :counterpath.utils.errors.CounterpathWarning")
 
 
 class Functional(nn.Module):

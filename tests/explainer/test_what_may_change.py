@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 
 import counterpath as cp
-from counterpath.explanation import Explanation, StatusCode
+from counterpath.explanation import Explanation, StatusCode, wording
 from counterpath.utils.errors import InputError
+from tests.explainer.conftest import shorten_surrogate
 from tests.tables import LABEL, features, small
 
 pytestmark = pytest.mark.whole
@@ -222,8 +223,7 @@ def test_a_model_that_can_only_be_asked_is_asked_about_the_row_as_returned(
     people: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A row that is put back is returned as it was, and the model's edge may lie in the digits that decoding loses."""
-    monkeypatch.setattr("counterpath.models.surrogate.STEPS", 100)
-    monkeypatch.setattr("counterpath.learning._VISITORS", 40)
+    shorten_surrogate(monkeypatch, 100, rows=40)
     two = people.assign(**{LABEL: people["score"] > people["score"].median()})
 
     def model(frame: pd.DataFrame) -> pd.Series:

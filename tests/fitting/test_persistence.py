@@ -66,7 +66,7 @@ def test_an_error_of_the_user_s_input_stays_one() -> None:
         raise InputError("as it was")
 
 
-@pytest.mark.filterwarnings("ignore:The generative model:counterpath.errors.CounterpathWarning")
+@pytest.mark.filterwarnings("ignore:The generative model:counterpath.utils.errors.CounterpathWarning")
 def test_class_weights_by_label_survive(people: pd.DataFrame, tmp_path: Path) -> None:
     explainer = small(epochs=3, class_weight={"low": 2.0, "mid": 1.0}).fit(people, LABEL)
     again = cp.load(explainer.save(tmp_path / "model"))

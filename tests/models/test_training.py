@@ -1,8 +1,5 @@
-import os
+import multiprocessing
 import random
-import signal
-import subprocess
-import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -90,33 +87,28 @@ def test_a_run_that_is_stopped_in_any_epoch_goes_on_to_the_same_weights(tmp_path
         assert history == resumed_history
 
 
-_CHILD = """
-import sys
-from pathlib import Path
-from tests.models.test_training import _train
-_train(Path(sys.argv[1]), epochs=120)
-"""
-
-
 @pytest.mark.timeout(300)
 def test_kill_9_at_five_random_moments_changes_nothing(tmp_path: Path) -> None:
     """One run, killed again and again, must end with the bits of a run that was left alone."""
     whole = _train(tmp_path / "whole", epochs=120)[0]
     folder, dice, survived = tmp_path / "killed", random.Random(0), 0
-    root = Path(__file__).parents[2]
-    environment = {**os.environ, "PYTHONPATH": str(root)}
+    # All processes are copies of one that has imported everything, or that would be most of what they do.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
     for _ in range(5):
-        process = subprocess.Popen([sys.executable, "-c", _CHILD, str(folder)], cwd=root, env=environment)
+        process = context.Process(target=_train, args=(folder,), kwargs={"epochs": 120})
+        process.start()
         begun = folder / "toy.safetensors"
         deadline = time.monotonic() + 60
         before = begun.stat().st_mtime_ns if begun.exists() else 0
-        while process.poll() is None and time.monotonic() < deadline:
+        while process.is_alive() and time.monotonic() < deadline:
             if begun.exists() and begun.stat().st_mtime_ns != before:
                 break  # training has begun (again): now kill it somewhere inside
             time.sleep(0.001)
         time.sleep(dice.uniform(0, 0.15))
-        process.send_signal(signal.SIGKILL)
-        survived += process.wait() == 0
+        process.kill()
+        process.join()
+        survived += process.exitcode == 0
     assert survived < 5, "the run ended before any kill: the test tests nothing"
     resumed, history = _train(folder, epochs=120)
     assert len(history.losses) == 120

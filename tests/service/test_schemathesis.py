@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 
 
 @pytest.mark.filterwarnings(
-    "ignore::counterpath.errors.CounterpathWarning"
+    "ignore::counterpath.utils.errors.CounterpathWarning"
 )  # that the model is not good, which it is not
 def test_the_service_keeps_to_its_description(people: pd.DataFrame, tmp_path: Path) -> None:
     # Which questions are taken does not depend on how good the search is, so it may be quick.
