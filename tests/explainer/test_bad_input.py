@@ -277,7 +277,9 @@ def test_a_pickle_is_never_loaded(folder: Path, tmp_path: Path, monkeypatch: pyt
     assert not (tmp_path / "exploded").exists()
 
 
-@pytest.mark.parametrize("key", ["encoder", "space", "explained", "classes", "parameters", "diagnostics", "imputer"])
+@pytest.mark.parametrize(
+    "key", ["encoder", "generator", "explained", "classes", "parameters", "diagnostics", "imputer"]
+)
 def test_a_config_that_lacks_something_is_refused(folder: Path, key: str) -> None:
     _forge(folder, **{key: ...})
     with pytest.raises(StoreError, match="do not fit together"):
@@ -289,7 +291,7 @@ def test_a_config_with_other_parameters_or_sizes_is_refused(folder: Path) -> Non
     _forge(folder, parameters={**config["parameters"], "invented": 1})
     with pytest.raises(StoreError, match="invented"):
         cp.load(folder)
-    _forge(folder, parameters=config["parameters"], space={**config["space"], "latent": 7})
+    _forge(folder, parameters=config["parameters"], generator={**config["generator"], "latent": 7})
     with pytest.raises(StoreError, match="do not fit together"):
         cp.load(folder)
 

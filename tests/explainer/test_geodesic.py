@@ -103,7 +103,7 @@ def test_face_goes_from_training_row_to_training_row(explainer: cp.Explainer, ro
     models: FittedModels = explainer.models_
     later = found.paths[found.paths["step"] > 0]
     assert len(later)
-    assert models.plausibility.copies(models.encoder.encode(later[list(found.schema.names)])).all()
+    assert models.plausibility.is_copy(models.encoder.encode(later[list(found.schema.names)])).all()
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,10 @@ from counterpath import Explanation
 from counterpath.explainer import solve
 from counterpath.explainer.assemble import assemble
 from counterpath.explainer.compare import compare
-from counterpath.explainer.solve import Found, Group, Request, answer
+from counterpath.explainer.request import Request
+from counterpath.explainer.solve import Group, Solver
 from counterpath.fitting.fitted import FittedModels
+from counterpath.search.methods import METHODS
 from counterpath.search.paths import Paths
 from counterpath.search.problem import SearchOptions
 from counterpath.utils.errors import InputError
@@ -94,7 +96,7 @@ def test_rows_are_answered_in_parts_with_the_same_result(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(solve, "AT_ONCE", 6)
-    monkeypatch.setattr(assembling, "_AT_ONCE", 3)
+    monkeypatch.setattr(assembling, "_PATHS_AT_ONCE", 3)
     parts, whole = quick.explain(rows, **ASKED[asked], paths="milestones"), answers[asked]["milestones"]
     for name in FRAMES:
         pd.testing.assert_frame_equal(getattr(parts, name), getattr(whole, name), check_exact=True)
@@ -146,7 +148,7 @@ def own(value: Group | Paths) -> int:
 class Watched:
     """Groups as they are asked for: what is held when the next one is, and how large each is."""
 
-    def __init__(self, groups: Iterator[Found]) -> None:
+    def __init__(self, groups: Iterator[tuple[Group, Paths]]) -> None:
         self.groups = groups
         self.held: list[int] = []
         self.group: list[int] = []
@@ -155,7 +157,7 @@ class Watched:
     def __iter__(self) -> "Watched":
         return self
 
-    def __next__(self) -> Found:
+    def __next__(self) -> tuple[Group, Paths]:
         self.held.append(living())
         group, paths = next(self.groups)
         self.group.append(own(group))
@@ -167,15 +169,17 @@ class Watched:
 def test_the_paths_of_a_group_do_not_outlive_it(
     models: FittedModels, keep: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(solve, "AT_ONCE", 20)
+    monkeypatch.setattr(solve, "ROWS_AT_ONCE", 20)
     rows = features(mixed(110, seed=3))
-    request = Request(models.explained.class_index("low"), 0.5, "rsgd", SearchOptions(max_steps=15), keep)
-    for _ in answer(models, rows.head(20), torch.arange(20), request):
+    request = Request("low", method="rsgd", paths=keep)
+    solver = Solver(
+        models, request, METHODS["rsgd"], SearchOptions(max_steps=15), request.constraints(models.encoder.schema)
+    )
+    for _ in solver.solve(rows.head(20), torch.arange(20)):
         pass  # what is computed once is there from now on
-    watched = Watched(answer(models, rows, torch.arange(len(rows)), request))
+    watched = Watched(solver.solve(rows, torch.arange(len(rows))))
     described = {"method": "rsgd", "target_class": "low", "confidence": 0.5, "paths": keep}
-    nothing = [""] * len(rows)
-    result = assemble(models, rows, nothing, nothing, watched, request, described, "", {}, 0.0)
+    result = assemble(models, rows, [[]] * len(rows), [""] * len(rows), watched, request, described, "", {}, 0.0)
     groups, paths = sum(watched.group[1:]), sum(watched.paths[1:])
     assert len(watched.group) >= 5
     assert paths > 4 * groups

@@ -92,7 +92,7 @@ def test_a_torch_module_on_encoded_rows(numbers: pd.DataFrame, name: str) -> Non
     for method in ("rsgd", "rsgd-c"):
         assert_valid(explainer.explain(rejected, "yes", confidence=0.6, method=method), ask, 0.6)
     assert explainer.representation_ == "the input of the last linear layer, '2'"
-    assert explainer.explain(rejected, method="rsgd-c").request["representation"] == explainer.representation_
+    assert explainer.explain(rejected, method="rsgd-c").request["representation_layer"] == explainer.representation_
     assert module.training, "the user's own module is left as it is"
     assert all(parameter.requires_grad for parameter in module.parameters())
 

@@ -12,7 +12,7 @@ def test_flat_codes_are_shown_as_they_are(width: int) -> None:
     torch.testing.assert_close(view.points[:, :width], codes.double())
     assert view.points.shape == (20, 2)
     assert view.note == "the latent space itself"
-    torch.testing.assert_close(view.show(codes), view.points)
+    torch.testing.assert_close(view.project(codes), view.points)
 
 
 def test_other_codes_are_shown_by_the_plane_of_most_variance() -> None:
@@ -22,7 +22,7 @@ def test_other_codes_are_shown_by_the_plane_of_most_variance() -> None:
     assert view.axes.abs().argmax(0).tolist() == [1, 3]
     torch.testing.assert_close(view.axes.T @ view.axes, torch.eye(2).double(), atol=1e-12, rtol=0)
     assert (view.axes.sum(0) > 0).all()
-    torch.testing.assert_close(view.show(codes), view.points)
+    torch.testing.assert_close(view.project(codes), view.points)
     torch.testing.assert_close(view.points.mean(0), torch.zeros(2).double(), atol=1e-9, rtol=0)
     assert view.note == "2 of 4 latent dimensions: the principal components, 97 % of the variance"
 

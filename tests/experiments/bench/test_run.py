@@ -93,7 +93,7 @@ def test_fits_are_timed_where_the_data_are(monkeypatch: pytest.MonkeyPatch, tmp_
         whole = load(name)
         return replace(whole, train=whole.train[:3000], test=whole.test[:800])
 
-    monkeypatch.setattr(parts, "load", few)  # how long a fit takes is not what is tested
+    monkeypatch.setattr(run, "load", few)  # how long a fit takes is not what is tested
     monkeypatch.setenv("COUNTERPATH_DATA", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     rows = {row["data"]: row for row in fits(0, CPU, Preset(1, 1, 1, 10, 10), progress=False)}
