@@ -75,7 +75,7 @@ def batch(
         rows,
         out,
         chosen,
-        given.request(explainer, paths) | {"paths": paths},
+        (given.recorded or given.request(explainer).to_json()) | {"paths": paths},
         own=model,
         ids=options.names(ids),
         shard_rows=shard_rows,

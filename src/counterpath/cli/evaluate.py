@@ -2,7 +2,7 @@
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -34,7 +34,7 @@ def evaluate(
     model_folder: options.ModelFolder,
     file: Annotated[str, typer.Argument(help="A table with labels; - is CSV on standard input.")],
     target_class: options.TargetClass = None,
-    confidence: options.Confidence = None,
+    confidence: Annotated[float, typer.Option(help=options.CONFIDENCE)] = 0.5,
     rows: Annotated[int, typer.Option(help="The most rows to explain, chosen at random.")] = 500,
     methods: Annotated[
         str, typer.Option(help="What to compare, separated by commas.")
@@ -51,10 +51,11 @@ def evaluate(
 
     from counterpath.explainer.compare import check_methods, compare
     from counterpath.explainer.explainer import Explainer
+    from counterpath.explainer.request import OTHER, Request
     from counterpath.utils.devices import resolve_device
     from counterpath.utils.files import write_json
 
-    confidence = options.check_confidence(confidence)
+    Request(confidence=confidence)  # raises an error if there is no such confidence
     options.check_positive("--rows", rows)
     compared = check_methods(options.names(methods))
     resolve_device(device)
@@ -78,7 +79,7 @@ def evaluate(
             "the model is right about none of the rows that could be explained: there is nothing to compare"
         )
     comparison = compare(explainer, explained, target, methods=compared, confidence=confidence)
-    kind = "rightly classified" if target == options.OTHER else f"rightly not classified as {target}"
+    kind = "rightly classified" if target == OTHER else f"rightly not classified as {target}"
     show(f"\nCompared on {len(explained):,} of {len(rejected):,} rows that are {kind}, at confidence {confidence:g}:\n")
     show_comparison(comparison)
     if out is not None and is_report:
@@ -156,12 +157,11 @@ def labels_of(explainer: "Explainer", table: "pd.DataFrame") -> "np.ndarray":
 
 def rejected_rows(labels: "np.ndarray", predicted: "np.ndarray", target: Any) -> "np.ndarray":
     """Which rows the model rightly denies the target class; for any other class, those about which it is right."""
-    rejected: np.ndarray = (
-        labels == predicted
-        if isinstance(target, str) and target == options.OTHER
-        else (labels != target) & (predicted != target)
-    )
-    return rejected.astype(bool)
+    from counterpath.explainer.request import OTHER
+
+    is_other = isinstance(target, str) and target == OTHER
+    rejected = labels == predicted if is_other else (labels != target) & (predicted != target)
+    return cast("np.ndarray", rejected.astype(bool))
 
 
 def _records(table: "pd.DataFrame") -> list[dict[str, Any]]:

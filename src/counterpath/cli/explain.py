@@ -41,7 +41,7 @@ def explain(
     their status says why (of several plans the first counts); 2 wrong input or model; 1 anything unexpected.
     """
     from counterpath.explainer.explainer import Explainer
-    from counterpath.explanation.milestones import ALL, END, MILESTONES
+    from counterpath.explanation.milestones import END, MILESTONES
     from counterpath.utils.devices import resolve_device
 
     if steps and out is not None:
@@ -55,9 +55,11 @@ def explain(
     if out is not None:
         _check_out(out)
     explainer = Explainer.load(model_folder, model=options.user_model(model), device=device)
-    asked = given.request(explainer, ALL)
     table = options.table(rows, drop)
-    result = explainer.repeat(asked, table)
+    if given.recorded is None:
+        result = explainer.solve(table, given.request(explainer))
+    else:
+        result = explainer.repeat(given.recorded, table)
     if out is None:
         show(result.to_text(steps))
     elif is_report:

@@ -8,7 +8,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property, wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -24,24 +24,18 @@ if TYPE_CHECKING:
 
     from counterpath.data.schema import Feature, Number, Schema
     from counterpath.explainer.explainer import Explainer
+    from counterpath.explainer.request import Request
 
 T = TypeVar("T")
-
-OTHER = "other"
-DEFAULT_CONFIDENCE = 0.5
-"""The class that a model with two classes predicts is the one whose probability is above it."""
 
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="A model directory, written by fit.")]
 Columns = Annotated[str, typer.Option(help="Columns to leave out, separated by commas, for instance an identifier.")]
 UserModel = Annotated[str | None, typer.Option(help="Your model as module:attribute, found from the current folder.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
-Confidence = Annotated[
-    float | None,
-    typer.Option(help="What the probability of the target class must reach.", show_default=str(DEFAULT_CONFIDENCE)),
-]
+CONFIDENCE = "What the probability of the target class must reach."
 TargetClass = Annotated[
     str | None,
-    typer.Option(help="The class to reach, or other: any class but the present one.", show_default=OTHER),
+    typer.Option(help="The class to reach, or other: any class but the present one.", show_default="other"),
 ]
 Overrides = Annotated[
     list[str] | None,
@@ -108,13 +102,6 @@ def numbers(option: str, text: str) -> list[int]:
         ) from None
 
 
-def check_confidence(value: float | None) -> float:
-    """The confidence that was given, or the default one."""
-    if value is not None and not 0 < value < 1:
-        raise InputError(f"a confidence lies between 0 and 1; given {value!r}, try 0.5")
-    return DEFAULT_CONFIDENCE if value is None else value
-
-
 def check_positive(option: str, value: "Number | None") -> None:
     """Raise an error unless the value is positive, or not given."""
     if value is not None and not value > 0:
@@ -168,9 +155,10 @@ def user_model(text: str | None) -> Any:
 
 
 def class_named(text: str | None, classes: tuple[Any, ...]) -> Any:
-    """The class that is called `text`, or `OTHER`, which is the default."""
-    known = {str(label): label for label in classes} | {OTHER: OTHER}
-    return OTHER if text is None else choose("target class", text, known)
+    """The class that is called `text`, or else `OTHER`."""
+    from counterpath.explainer.request import OTHER
+
+    return choose("target class", OTHER if text is None else text, {str(name): name for name in (*classes, OTHER)})
 
 
 @dataclass(frozen=True)
@@ -178,7 +166,7 @@ class RequestOptions:
     """The options that make up a request; when they are given, all is checked that needs no model."""
 
     target_class: TargetClass = None
-    confidence: Confidence = None
+    confidence: Annotated[float | None, typer.Option(help=CONFIDENCE, show_default="0.5")] = None
     method: Annotated[str | None, typer.Option(help="How to search; by default the method of fit.")] = None
     time_limit: Annotated[float | None, typer.Option(help="How many seconds to search at most.")] = None
     lock: Annotated[list[str] | None, typer.Option(metavar="A,B", help="Features that must not change.")] = None
@@ -225,10 +213,7 @@ class RequestOptions:
 
     def __post_init__(self) -> None:
         from counterpath.data.constraints import count
-        from counterpath.explanation.milestones import check_keep
-        from counterpath.search.methods import resolve_method
 
-        check_positive("--time-limit", self.time_limit)
         for option, texts, form in (
             ("--range", self.ranges, _RANGE),
             ("--feature-cost", self.feature_costs, _FEATURE_COST),
@@ -239,11 +224,8 @@ class RequestOptions:
         for option, number in (("--max-changes", self.max_changes), ("--plans", self.plans)):
             if number is not None:
                 count(option, number)
-        check_confidence(self.confidence)
-        if self.method is not None:
-            resolve_method(self.method)
-        if self.paths is not None:
-            check_keep(self.paths)
+        check_positive("--time-limit", self.time_limit)
+        self._without_schema  # noqa: B018  # it raises an error if something cannot be asked for
         values = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "file"}
         given = [_OPTIONS.get(name, f"--{name.replace('_', '-')}") for name, value in values.items() if value]
         if self.file is not None and given:
@@ -253,27 +235,22 @@ class RequestOptions:
         self.recorded  # noqa: B018  # it raises an error if the file cannot be read
 
     @cached_property
+    def _without_schema(self) -> "Request":
+        """The request without all that depends on the model's schema and classes."""
+        from counterpath.explainer.request import Request
+
+        names = ("confidence", "method", "time_limit", "paths", "plans")
+        return Request(**{name: value for name in names if (value := getattr(self, name)) is not None})
+
+    @cached_property
     def recorded(self) -> dict[str, Any] | None:
         """The request in the file; None if none was given."""
         return None if self.file is None else read_request(self.file)
 
-    def request(self, explainer: "Explainer", paths: str) -> dict[str, Any]:
-        """The request, as `Explainer.repeat` takes it.
-
-        Args:
-            explainer: The model.
-            paths: How much of every path to keep, if neither an option nor a file says so.
-        """
-        if self.recorded is not None:
-            return self.recorded
-        return self.constraints(explainer.schema_) | {
-            "method": self.method,
-            "time_limit": self.time_limit,
-            "paths": self.paths or paths,
-            "plans": self.plans or 1,
-            "target_class": class_named(self.target_class, explainer.classes_),
-            "confidence": check_confidence(self.confidence),
-        }
+    def request(self, explainer: "Explainer") -> "Request":
+        """The request that the options make up; the file is not looked at."""
+        target = class_named(self.target_class, explainer.classes_)
+        return replace(self._without_schema, target_class=target, **self.constraints(explainer.schema_))
 
     def constraints(self, schema: "Schema") -> dict[str, Any]:
         """What may change, as arguments of `Explainer.explain`."""
