@@ -8,18 +8,19 @@ import pytest
 
 import counterpath as cp
 from counterpath.cli import main
-from counterpath.cli.output import Wish, baseline
+from counterpath.cli.output import ReportOptions, baseline
 from counterpath.utils.errors import InputError
 
 
-def test_what_is_asked_of_a_report_needs_one() -> None:
+def test_options_of_a_report_need_one() -> None:
     with pytest.raises(InputError, match=r"--by is about a report, and there is none: try --out report\.html"):
-        Wish.of(Path("a.csv"), "sex", None)
+        ReportOptions(by="sex").is_written(Path("a.csv"))
     with pytest.raises(InputError, match="--pages is about a report"):
-        Wish.of(None, "", 3)
+        ReportOptions(pages=3).is_written(None)
     with pytest.raises(InputError, match="--pages must be a whole number from 0; given -1"):
-        Wish.of(Path("a.html"), "", -1)
-    assert Wish.of(Path("a.HTML"), "sex, age", 0) == Wish(is_report=True, by=("sex", "age"), pages=0)
+        ReportOptions(pages=-1).is_written(Path("a.html"))
+    assert ReportOptions(by="sex, age", pages=0).is_written(Path("a.HTML"))
+    assert not ReportOptions().is_written(Path("a.csv"))
 
 
 @pytest.fixture
@@ -33,8 +34,8 @@ def test_explain_writes_a_report_with_the_baseline_subgroups_pages_and_how_it_wa
     model_folder: Path, few: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "report.html"
-    wishes = ["--lock", "age", "-k", "2", "--by", "sex,owner", "--pages", "3"]
-    assert main(["explain", str(model_folder), str(few), "--target-class", "yes", *wishes, "--out", str(out)]) in (0, 3)
+    extra = ["--lock", "age", "-k", "2", "--by", "sex,owner", "--pages", "3"]
+    assert main(["explain", str(model_folder), str(few), "--target-class", "yes", *extra, "--out", str(out)]) in (0, 3)
     text = out.read_text(encoding="utf-8")
     assert "All methods over the rows that all of them found" in text
     assert re.search(r'<tr class="own"><th scope="row">geodesic</th>', text)

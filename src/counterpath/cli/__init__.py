@@ -1,24 +1,17 @@
 """The command line: `counterpath COMMAND`.
 
-Data and tables go to standard output, messages to standard error. What a command returns is in `EXIT_CODES`.
+Data and tables go to standard output, messages to standard error. What a command returns is in `EXIT_CODES`. Commands
+import libraries when they run, so that `--help` is shown at once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
 
 from counterpath import __version__
-from counterpath.cli.app import explore
-from counterpath.cli.batch import batch
-from counterpath.cli.bench import bench
-from counterpath.cli.demo import demo
-from counterpath.cli.evaluate import evaluate
-from counterpath.cli.explain import explain
-from counterpath.cli.fit import fit, schema
+from counterpath.cli import app, batch, bench, demo, evaluate, explain, fit, reproduce, schema, serve
 from counterpath.cli.output import fail, say
-from counterpath.cli.reproduce import reproduce
-from counterpath.cli.serve import serve
 from counterpath.utils.errors import CounterpathError
 
 EXIT_CODES = {
@@ -32,13 +25,24 @@ EXIT_CODES = {
 _HELP = "Counterfactual explanations with realistic paths.\n\nExit codes:\n\n" + "\n\n".join(
     f"{code}: {meaning}." for code, meaning in EXIT_CODES.items()
 )
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-for command in (demo, schema, fit, explain, evaluate, batch, reproduce, bench, serve):
-    app.command()(command)
-app.command("app")(explore)
+COMMANDS: dict[str, Callable[..., None]] = {
+    "demo": demo.demo,
+    "schema": schema.schema,
+    "fit": fit.fit,
+    "explain": explain.explain,
+    "evaluate": evaluate.evaluate,
+    "batch": batch.batch,
+    "reproduce": reproduce.reproduce,
+    "bench": bench.bench,
+    "serve": serve.serve,
+    "app": app.app,
+}
+_commands = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+for _name, _function in COMMANDS.items():
+    _commands.command(_name)(_function)
 
 
-@app.callback(invoke_without_command=True, help=_HELP)
+@_commands.callback(invoke_without_command=True, help=_HELP)
 def _options(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
     if version:
         print(__version__)
@@ -48,7 +52,7 @@ def _options(version: Annotated[bool, typer.Option("--version", help="Print the 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; errors of the user's making are one line, not a traceback."""
     try:
-        code = int(app(args=None if arguments is None else list(arguments), standalone_mode=False) or 0)
+        code = int(_commands(args=None if arguments is None else list(arguments), standalone_mode=False) or 0)
     except (CounterpathError, OSError) as error:
         return fail(str(error))
     except Exception as error:

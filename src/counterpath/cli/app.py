@@ -1,10 +1,9 @@
 """`counterpath app`."""
 
-import logging
 import signal
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 
 import typer
@@ -13,15 +12,15 @@ from counterpath.cli import options
 from counterpath.cli.demo import fitted
 from counterpath.cli.output import say
 from counterpath.cli.serve import TOKEN, leave
-from counterpath.data import datasets
-from counterpath.explainer.explainer import Explainer
-from counterpath.utils.devices import resolve_device
-from counterpath.utils.errors import InputError, require
+from counterpath.utils.errors import require
+
+if TYPE_CHECKING:
+    from counterpath.explainer.explainer import Explainer
 
 ADULT = "adult"
 
 
-def explore(
+def app(
     model_folder: Annotated[
         Path | None,
         typer.Argument(metavar="[MODEL]", help="A model directory, written by fit; without one, that of the demo."),
@@ -44,48 +43,49 @@ def explore(
     ] = None,
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
     drop: options.Columns = "",
-    model: options.Own = None,
+    model: options.UserModel = None,
     device: options.Device = "auto",
 ) -> None:
     """Open a page on which to explore what could change a decision.
 
     Without MODEL it is the model of `counterpath demo`, fitted at the first start and kept.
     """
-    if not 0 <= port <= 65535:
-        raise InputError(f"--port is {port}; expected a whole number from 0 to 65535")
+    options.check_port(port)
     for library in ("fastapi", "fastapi_offline", "nicegui", "prometheus_client", "uvicorn"):
         require(library, "app", "the explorer")
+    import logging
+
+    from counterpath.explainer.explainer import Explainer
     from counterpath.explorer import page
     from counterpath.service import guard
     from counterpath.service.settings import Settings
+    from counterpath.utils.devices import resolve_device
 
     settings = Settings(host=host, port=port, token=token, hosts=tuple(allow_host or ()))
     guard.check_address(settings)
     resolve_device(device)
     table = None if rows is None else options.table(rows, drop)
     if model_folder is None:
-        title, load = ADULT, partial(_adult, device, table)
+        title, load = ADULT, lambda: _load_demo(device, table)
     else:
-        explainer = Explainer.load(model_folder, model=options.model(model), device=device)
-        title, load = model_folder.resolve().name, partial(_loaded, explainer, table)
+        explainer = Explainer.load(model_folder, model=options.user_model(model), device=device)
+        explainer.progress = False
+        title, load = model_folder.resolve().name, lambda: (explainer, table)
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
-    stopped_by, stuck = page.serve(title, load, settings, partial(_tell, token=token, no_open=no_open))
-    leave(130 if stopped_by == signal.SIGINT else 0, stuck=stuck)
+    stopped_by, is_busy = page.serve(title, load, settings, partial(_announce, token=token, no_open=no_open))
+    leave(130 if stopped_by == signal.SIGINT else 0, is_busy=is_busy)
 
 
-def _loaded(explainer: Explainer, table: Any) -> tuple[Explainer, Any]:
-    explainer.progress = False
-    return explainer, table
+def _load_demo(device: str, table: Any) -> "tuple[Explainer, Any]":
+    from counterpath.data import datasets
 
-
-def _adult(device: str, table: Any) -> tuple[Explainer, Any]:
     data = datasets.load(ADULT)
     explainer = fitted(data, device)
     explainer.progress = False
     return explainer, data.test if table is None else table
 
 
-def _tell(url: str, *, token: str | None, no_open: bool) -> None:
+def _announce(url: str, *, token: str | None, no_open: bool) -> None:
     say(f"the explorer is at {url} (Ctrl-C stops it)")
     if not no_open:
         typer.launch(url if token is None else f"{url}/?token={quote(token)}")

@@ -4,49 +4,38 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from counterpath.batch import Progress, run
-from counterpath.batch.engine import Engine
-from counterpath.batch.local import Local
-from counterpath.batch.running import SHARD_ROWS, STALL
 from counterpath.cli import options
-from counterpath.cli.options import Question
 from counterpath.cli.output import say, show
-from counterpath.explainer.explainer import Explainer
-from counterpath.explanation.milestones import END, KEEP, MILESTONES
-from counterpath.utils.devices import resolve_device
 from counterpath.utils.errors import InputError, choose
 
-QUARANTINED = 4
+if TYPE_CHECKING:
+    from counterpath.batch import Progress
+    from counterpath.batch.engine import Engine
+
+QUARANTINED = 4  # see `counterpath.cli.EXIT_CODES`
 ENGINES = {"local": "processes of this machine", "ray": "Ray Data, here or on a cluster"}
-_BETWEEN_LINES = 30.0
+_SECONDS_BETWEEN_LINES = 30.0
+"""Often enough to see that a job is alive, and a log of a night has a thousand lines and not a million."""
 
 
+@options.expand(omit=("time_limit", "paths"))
 def batch(
     model_folder: options.ModelFolder,
     rows: Annotated[
         str, typer.Argument(metavar="IN", help="A Parquet or CSV file, a folder of them, or a pattern in quotes.")
     ],
     out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder for the results; new, or of the same job.")],
-    target_class: options.MaybeTarget = None,
-    confidence: options.MaybeConfidence = None,
-    method: Annotated[str | None, typer.Option(help="How to search; by default as fit was told.")] = None,
-    lock: options.Lock = None,
-    up: options.Up = None,
-    down: options.Down = None,
-    ranges: options.Ranges = None,
-    max_changes: options.MaxChanges = None,
-    feature_costs: options.FeatureCosts = None,
-    plans: options.Plans = None,
-    request: options.Again = None,
+    given: options.RequestOptions,
     milestones: Annotated[bool, typer.Option("--milestones", help="Write the milestones of each path, too.")] = False,
     ids: Annotated[
-        str, typer.Option("--id", help="Columns to carry along, separated by commas, for instance an identifier.")
+        str,
+        typer.Option("--id", help="Columns to copy to the results, separated by commas, for instance an identifier."),
     ] = "",
-    model: options.Own = None,
+    model: options.UserModel = None,
     engine: Annotated[str, typer.Option(metavar="|".join(ENGINES), help="What does the work.")] = "local",
     address: Annotated[
         str | None,
@@ -58,10 +47,10 @@ def batch(
         int | None,
         typer.Option(
             help="The most rows that are read, explained and written at a time.",
-            show_default=f"{SHARD_ROWS['cpu']}, on a GPU {SHARD_ROWS['cuda']}",
+            show_default="5000, on a GPU 100000",
         ),
     ] = None,
-    stall: Annotated[float, typer.Option(help="Give up if no shard is finished within so many seconds.")] = STALL,
+    stall: Annotated[float, typer.Option(help="Give up if no shard is finished within so many seconds.")] = 900.0,
     restart: Annotated[bool, typer.Option("--restart", help="Delete what is in OUT and start over.")] = False,
 ) -> None:
     """Explain every row of many files, from Parquet or CSV to Parquet, and go on where it was cut off.
@@ -71,29 +60,30 @@ def batch(
     Exit codes: 0 all shards are done; 4 done, but some are in quarantine; 2 wrong input, or the job cannot go on; 1
     anything unexpected.
     """
-    options.positive("--workers", workers)
-    options.positive("--shard-rows", shard_rows)
-    options.positive("--stall", stall)
-    given = {"--target-class": target_class, "--confidence": confidence, "--method": method}
-    wishes = options.Options(lock, up, down, ranges, max_changes, feature_costs, plans)
-    question = Question(given, wishes, request, MILESTONES if milestones else END)
-    chosen, where = _engine(engine, address, workers, device)
-    explainer = Explainer.load(model_folder, model=options.model(model), device="cpu")
-    asked = question.of(explainer) | ({} if question.again is None else {KEEP: MILESTONES if milestones else END})
+    from counterpath.batch import run
+    from counterpath.explainer.explainer import Explainer
+    from counterpath.explanation.milestones import END, MILESTONES
+
+    options.check_positive("--workers", workers)
+    options.check_positive("--shard-rows", shard_rows)
+    options.check_positive("--stall", stall)
+    chosen, device_kind = _engine(engine, address, workers, device)
+    explainer = Explainer.load(model_folder, model=options.user_model(model), device="cpu")
+    paths = MILESTONES if milestones else END
     summary = run(
         model_folder,
         rows,
         out,
         chosen,
-        asked,
+        (given.recorded or given.request(explainer).to_json()) | {"paths": paths},
         own=model,
         ids=options.names(ids),
         shard_rows=shard_rows,
-        device=where,
+        device=device_kind,
         restart=restart,
         stall=stall,
         explainer=explainer,
-        report=_Lines(),
+        report=_ProgressLines(),
         say=say,
     )
     show(json.dumps(summary, indent=2, ensure_ascii=False))
@@ -101,8 +91,11 @@ def batch(
         raise typer.Exit(QUARANTINED)
 
 
-def _engine(name: str, address: str | None, workers: int | None, device: str) -> tuple[Engine, str]:
+def _engine(name: str, address: str | None, workers: int | None, device: str) -> "tuple[Engine, str]":
     """The engine, and on what kind of device its workers compute."""
+    from counterpath.batch.local import Local
+    from counterpath.utils.devices import resolve_device
+
     choose("engine", name, ENGINES)
     if name == "ray":
         from counterpath.batch.ray import Ray
@@ -115,14 +108,14 @@ def _engine(name: str, address: str | None, workers: int | None, device: str) ->
     return Local(workers, str(here)), here.type
 
 
-class _Lines:
+class _ProgressLines:
     """A line about the progress now and then, where there is no terminal to show a bar."""
 
     def __init__(self) -> None:
         self._last = time.monotonic()
 
-    def __call__(self, progress: Progress) -> None:
-        if sys.stderr.isatty() or time.monotonic() - self._last < _BETWEEN_LINES:
+    def __call__(self, progress: "Progress") -> None:
+        if sys.stderr.isatty() or time.monotonic() - self._last < _SECONDS_BETWEEN_LINES:
             return
         self._last = time.monotonic()
         failed = f", {progress.failed} shards failed" if progress.failed else ""

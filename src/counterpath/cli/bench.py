@@ -3,23 +3,20 @@
 from pathlib import Path
 from typing import Annotated
 
-import torch
 import typer
 
 from counterpath.cli import options
 from counterpath.cli.output import say, show, show_table
-from counterpath.experiments.bench import report
-from counterpath.experiments.bench.run import PARTS, USUAL, Bench, measure
-from counterpath.experiments.bench.steps import FULL, QUICK
-from counterpath.utils.devices import resolve_device
 from counterpath.utils.errors import InputError, choose
-from counterpath.utils.files import write_json, write_text
-
-_USUAL = ",".join(USUAL)
 
 
 def bench(
-    what: Annotated[str, typer.Option(help=f"What to measure, separated by commas: {', '.join(PARTS)}.")] = _USUAL,
+    what: Annotated[
+        str,
+        typer.Option(
+            help="What to measure, separated by commas: step, growth, search, runs, sweep, memory, tf32, peers, fit."
+        ),
+    ] = "step,growth,search,memory",
     rows: Annotated[int, typer.Option(help="Rows that take a step together.")] = 1024,
     models: Annotated[
         Path | None,
@@ -31,20 +28,30 @@ def bench(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Small models and few rounds: seconds, not minutes.")] = False,
     threads: Annotated[int | None, typer.Option(help="Threads on the CPU; by default torch's choice.")] = None,
-    seed: Annotated[int, typer.Option(help="Of random models and of the order in which ways take turns.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of random models and of the order of the implementations.")] = 0,
     device: options.Device = "auto",
-    tf32: Annotated[bool, typer.Option("--tf32", help="Let all ways round the factors of products to TF32.")] = False,
+    tf32: Annotated[
+        bool, typer.Option("--tf32", help="Let all of them round the factors of products to TF32.")
+    ] = False,
     out: Annotated[
         Path | None, typer.Option(help="A .json file for all figures, or a .md file for the tables.")
     ] = None,
 ) -> None:
-    """Time steps and searches beside other ways to do the same work."""
-    options.positive("--rows", rows)
-    options.positive("--threads", threads)
-    wanted = options.names(what)
-    if not wanted:
+    """Time steps and searches beside other implementations of the same work."""
+    import torch
+
+    from counterpath.experiments.bench import report
+    from counterpath.experiments.bench.run import PARTS, Bench, measure
+    from counterpath.experiments.bench.steps import FULL, QUICK
+    from counterpath.utils.devices import resolve_device
+    from counterpath.utils.files import write_json, write_text
+
+    options.check_positive("--rows", rows)
+    options.check_positive("--threads", threads)
+    parts = options.names(what)
+    if not parts:
         raise InputError(f"--what names nothing to measure; choose some of: {', '.join(PARTS)}")
-    for part in wanted:
+    for part in parts:
         choose("part of the benchmark", part, PARTS)
     if out is not None and out.suffix not in (".json", ".md"):
         raise InputError(f"--out {out} ends in neither .json nor .md")
@@ -55,7 +62,7 @@ def bench(
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(threads or before)
-        results = measure(Bench(resolve_device(device), rows, seed, models, QUICK if quick else FULL, tf32), wanted)
+        results = measure(Bench(resolve_device(device), rows, seed, models, QUICK if quick else FULL, tf32), parts)
     finally:
         torch.set_num_threads(before)
     for title, table in report.tables(results).items():

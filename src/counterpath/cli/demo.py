@@ -5,27 +5,26 @@ import json
 import shutil
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from counterpath import __version__
 from counterpath.cli import options
-from counterpath.cli.evaluate import rejections, show_comparison
+from counterpath.cli.evaluate import rejected_rows, show_comparison
 from counterpath.cli.fit import fit_resumably
 from counterpath.cli.output import say, show
-from counterpath.data import datasets
-from counterpath.data.datasets import cache_folder
-from counterpath.explainer.compare import compare
-from counterpath.explainer.explainer import Explainer
-from counterpath.utils.devices import resolve_device
 from counterpath.utils.errors import CounterpathError, InputError
+
+if TYPE_CHECKING:
+    from counterpath.data.datasets import Dataset
+    from counterpath.explainer.explainer import Explainer
 
 PARAMETERS: dict[str, Any] = {"method": "geodesic", "hidden": (256, 128), "epochs": 40, "seed": 0}
 """A smaller and shorter fit than the default one: good enough for Adult, and done in a minute or two on two cores."""
-TARGET = 1
+TARGET = 1  # of the labels of Adult, the one for an income of over 50,000 dollars
 TITLE = "Adult: what would have to change for an income of over 50,000 dollars"
-_SENTENCES = 3
+_SENTENCES = 3  # enough to see what they are like; the report has all of them
 
 
 def demo(
@@ -34,7 +33,11 @@ def demo(
     device: options.Device = "auto",
 ) -> None:
     """The main job on shipped data: fit, explain, compare, report."""
-    options.positive("--rows", rows)
+    options.check_positive("--rows", rows)
+    from counterpath.data import datasets
+    from counterpath.explainer.compare import compare
+    from counterpath.utils.devices import resolve_device
+
     resolve_device(device)
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out} is a file; expected a folder")
@@ -42,7 +45,7 @@ def demo(
     data = datasets.load("adult")
     explainer = fitted(data, device)
     labels, predicted = data.test[data.target].to_numpy(), explainer.predict(data.test).to_numpy()
-    rejected = data.test[rejections(labels, predicted, TARGET)]
+    rejected = data.test[rejected_rows(labels, predicted, TARGET)]
     people = rejected.head(rows)
     say(f"explaining {len(people)} of {len(rejected):,} people whom the model rightly denies a high income")
     comparison = compare(explainer, people, TARGET)
@@ -64,9 +67,12 @@ def demo(
     say(f"done in {time.monotonic() - started:.0f} s")
 
 
-def fitted(data: datasets.Dataset, device: str) -> Explainer:
+def fitted(data: "Dataset", device: str) -> "Explainer":
     """The demo's explainer: from the cache if it is there and whole, else fitted and kept there."""
-    folder = cache_folder() / "models" / f"adult-demo-{_key()}"
+    from counterpath.data.datasets import cache_folder
+    from counterpath.explainer.explainer import Explainer
+
+    folder = cache_folder() / "models" / f"adult-demo-{_cache_key()}"
     if folder.exists():
         try:
             explainer = Explainer.load(folder, device=device)
@@ -82,7 +88,9 @@ def fitted(data: datasets.Dataset, device: str) -> Explainer:
     return explainer
 
 
-def _key() -> str:
-    """What a cached model depends on."""
-    content = json.dumps([__version__, datasets.ADULT_SHA256, PARAMETERS], sort_keys=True)
+def _cache_key() -> str:
+    """A hash of all that a cached model depends on."""
+    from counterpath.data.datasets import ADULT_SHA256
+
+    content = json.dumps([__version__, ADULT_SHA256, PARAMETERS], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()[:12]

@@ -1,36 +1,38 @@
-"""Reports, as options of a command: an .html file, always beside the baseline."""
+"""What commands print, and the report that some of them write."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import pandas as pd
 import typer
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
 from counterpath.cli import options
-from counterpath.explainer.explainer import Explainer
-from counterpath.explanation import Explanation
-from counterpath.explanation.milestones import END, KEEP
-from counterpath.explanation.result import MOST_PAGES
-from counterpath.explanation.tables import PLAN, PLANS
-from counterpath.search.methods import NEAREST
 from counterpath.utils.errors import InputError
 
-_WIDE = 120
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from counterpath.explainer.explainer import Explainer
+    from counterpath.explanation import Explanation
+
+_WIDTH = 120
+"""Of a table where there is no terminal: the widest table that a command prints, `evaluate`'s, has 104 columns."""
+SUFFIX = ".html"
 
 
 def say(message: str) -> None:
-    """Tell the user something that is not the result."""
+    """Print a message that is not part of the result, to standard error."""
+    from rich.console import Console
+
     Console(stderr=True).print(message, highlight=False, soft_wrap=True, markup=False)
 
 
 def fail(message: str) -> int:
-    """Tell the user in one line what was wrong; returns the exit code."""
+    """Print what was wrong in one line; returns the exit code."""
+    from rich.console import Console
+
     console = Console(stderr=True)
     console.print("[bold red]error:[/] ", end="")
     console.print(" ".join(message.split()), highlight=False, soft_wrap=True, markup=False)
@@ -39,11 +41,17 @@ def fail(message: str) -> int:
 
 def show(text: str) -> None:
     """Print a piece of the result."""
+    from rich.console import Console
+
     Console().print(text, highlight=False, soft_wrap=True, markup=False)
 
 
 def show_table(title: str, rows: Sequence[Mapping[Any, Any]]) -> None:
     """Print a table whose first column is a name."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table(
         title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False
     )
@@ -53,80 +61,73 @@ def show_table(title: str, rows: Sequence[Mapping[Any, Any]]) -> None:
         table.add_row(*(str(value) for value in row.values()))
     # A pipe or a file has no width, and a column that is cut off is worse than a line that wraps.
     console = Console()
-    console.width = max(console.width, _WIDE)
+    console.width = max(console.width, _WIDTH)
     console.print(table)
     console.print()
 
 
-def readable(table: pd.DataFrame) -> pd.DataFrame:
-    """A table of numbers by name as people read it: names in the first column, three digits, tenths of seconds."""
+def format_table(table: "pd.DataFrame") -> "pd.DataFrame":
+    """A table of numbers as text: the index as first column, three digits, tenths of seconds."""
     times = {name: table[name].map("{:.1f}".format) for name in ("seconds",) if name in table}
-    return table.assign(**times).reset_index().map(short)
+    return table.assign(**times).reset_index().map(format_value)
 
 
-def short(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value in a table: numbers with three digits, a dash for none."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "–"
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
-def show_files(folder: Path) -> None:
-    """Say which files a command wrote."""
-    for path in sorted([*folder.glob("*.*"), *(folder / "figures").glob("*.png")]):
-        show(f"wrote {path}")
-
-
-SUFFIX = ".html"
-By = Annotated[
-    str, typer.Option(metavar="A,B", help=f"Columns by which a {SUFFIX} file shows subgroups, each in a table.")
-]
-Pages = Annotated[
-    int | None,
-    typer.Option(
-        help=f"How many people have a page of their own in a {SUFFIX} file; the others are listed.",
-        show_default=str(MOST_PAGES),
-    ),
-]
-
-
 @dataclass(frozen=True)
-class Wish:
-    """What a report is to have."""
+class ReportOptions:
+    """The options of a report."""
 
-    is_report: bool
-    by: tuple[str, ...] = ()
-    pages: int = MOST_PAGES
+    by: Annotated[
+        str, typer.Option(metavar="A,B", help=f"Columns by which a {SUFFIX} file shows subgroups, each in a table.")
+    ] = ""
+    pages: Annotated[
+        int | None,
+        typer.Option(
+            help=f"How many people have a page of their own in a {SUFFIX} file; the others are listed.",
+            show_default="200",
+        ),
+    ] = None
 
-    @classmethod
-    def of(cls, out: Path | None, by: str, pages: int | None) -> "Wish":
-        """What the options say, or an error if they say something about a report and none is written."""
+    def is_written(self, out: Path | None) -> bool:
+        """Whether the file to write is a report.
+
+        Raises:
+            InputError: It is none, and options of a report are given; or the number of pages is negative.
+        """
         is_report = out is not None and out.suffix.lower() == SUFFIX
-        for option, given in (("--by", by), ("--pages", pages)):
+        for option, given in (("--by", self.by), ("--pages", self.pages)):
             if given not in ("", None) and not is_report:
                 raise InputError(f"{option} is about a report, and there is none: try --out report{SUFFIX} with it")
-        if pages is not None and pages < 0:
-            raise InputError(f"--pages must be a whole number from 0; given {pages}")
-        return cls(is_report, tuple(options.names(by)), MOST_PAGES if pages is None else pages)
+        if self.pages is not None and self.pages < 0:
+            raise InputError(f"--pages must be a whole number from 0; given {self.pages}")
+        return is_report
 
     def write(
-        self, result: Explanation, path: Path, baselines: Mapping[str, Explanation], about: Mapping[str, str]
-    ) -> Path:
-        """Write the report."""
-        return result.to_html(path, baselines=baselines, by=list(self.by), pages=self.pages, about=about)
+        self, result: "Explanation", path: Path, baselines: "Mapping[str, Explanation]", model: Path, rows: str
+    ) -> None:
+        """Write the report of rows that a model explained; it names both, without where they are on this machine."""
+        from counterpath.explanation.result import MOST_PAGES
+
+        about = {"model directory": model.resolve().name, "rows": "standard input" if rows == "-" else Path(rows).name}
+        pages = MOST_PAGES if self.pages is None else self.pages
+        result.to_html(path, baselines=baselines, by=options.names(self.by), pages=pages, about=about)
+        say(f"wrote {path}")
 
 
-def baseline(explainer: Explainer, result: Explanation, table: Any) -> dict[str, Explanation]:
-    """The nearest training rows with the wanted decision, in answer to the same request: what there is to beat.
+def baseline(explainer: "Explainer", result: "Explanation", table: Any) -> "dict[str, Explanation]":
+    """The nearest training rows of the target class, for the same request: what a method has to beat.
 
     There is none beside itself, nor where a counterfactual must not be a training row.
     """
+    from counterpath.search.methods import NEAREST
+
     if result.request["method"] == NEAREST or not explainer.allow_copies:
         return {}
-    again = {name: value for name, value in result.request.items() if name != PLAN}
-    return {NEAREST: explainer.repeat(again | {"method": NEAREST, PLANS: 1, KEEP: END}, table)}
-
-
-def about(model: Path, rows: str) -> dict[str, str]:
-    """Which model and which rows: by their names, for a path says more about the machine than about them."""
-    return {"model directory": model.resolve().name, "rows": "standard input" if rows == "-" else Path(rows).name}
+    request = {name: value for name, value in result.request.items() if name != "plan"}
+    return {NEAREST: explainer.repeat(request | {"method": NEAREST, "plans": 1, "paths": "end"}, table)}

@@ -1,22 +1,15 @@
 """`counterpath reproduce`."""
 
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from counterpath.cli import options
-from counterpath.cli.output import short, show, show_files, show_table
-from counterpath.experiments import surface, tables, tabular
+from counterpath.cli.output import format_value, show, show_table
 from counterpath.utils.errors import choose
 
-EXPERIMENTS: dict[str, Callable[..., dict[str, Any]]] = {
-    "surface": surface.reproduce,
-    "adult": partial(tabular.reproduce, "adult"),
-    "gmc": partial(tabular.reproduce, "gmc"),
-}
+EXPERIMENTS = ("surface", "adult", "gmc")
 
 
 def reproduce(
@@ -28,15 +21,21 @@ def reproduce(
     out: Annotated[Path | None, typer.Option(help="Folder for results.json, tables and figures.")] = None,
 ) -> None:
     """Run an experiment of the paper; a run that was cut off goes on where it was."""
-    run = choose("experiment", experiment, EXPERIMENTS)
+    from counterpath.experiments import surface, tabular
+
+    choose("experiment", experiment, dict.fromkeys(EXPERIMENTS))
     folder = out or Path("out") / f"{experiment}-{preset}"
-    extra = {} if damping is None else {"damping": damping}
-    results = run(preset=preset, seeds=options.numbers("seeds", seeds), device=device, out=folder, **extra)
-    _print_surface(results) if experiment == "surface" else _print_tabular(results)
-    show_files(folder)
+    settings: dict[str, Any] = {"preset": preset, "seeds": options.numbers("seeds", seeds), "device": device}
+    settings |= {"out": folder} | ({} if damping is None else {"damping": damping})
+    if experiment == "surface":
+        _show_surface(surface.reproduce(**settings))
+    else:
+        _show_tabular(tabular.reproduce(experiment, **settings))
+    for path in sorted([*folder.glob("*.*"), *(folder / "figures").glob("*.png")]):
+        show(f"wrote {path}")
 
 
-def _print_surface(results: dict[str, Any]) -> None:
+def _show_surface(results: dict[str, Any]) -> None:
     protocol, uncertainty, seeds = results["protocol"], results["uncertainty"], len(results["seeds"])
     columns = {
         "flip ratio": "flip_ratio",
@@ -48,7 +47,7 @@ def _print_surface(results: dict[str, Any]) -> None:
         "turning": "turning",
     }
     rows = [
-        {"method": name} | {title: short(figures[key]) for title, key in columns.items()}
+        {"method": name} | {title: format_value(figures[key]) for title, key in columns.items()}
         for name, figures in results["methods"].items()
     ]
     show_table(f"Surface with a hole: {protocol['factuals']:.0f} rejected points, 150 steps", rows)
@@ -61,9 +60,10 @@ def _print_surface(results: dict[str, Any]) -> None:
     )
 
 
-def _print_tabular(results: dict[str, Any]) -> None:
-    shown = tables.sections(results)
-    title, content = next(iter(shown.items()))
-    wanted = ["steps", "fidelity", "method", "LD²", "L1", "L2²", "confidence", "flip ratio"]
-    show_table(f"{tables.TITLES[results['dataset']]}. {title}", content[wanted].to_dict("records"))
+def _show_tabular(results: dict[str, Any]) -> None:
+    from counterpath.experiments import tables
+
+    title, content = next(iter(tables.sections(results).items()))
+    columns = ["steps", "fidelity", "method", "LD²", "L1", "L2²", "confidence", "flip ratio"]
+    show_table(f"{tables.TITLES[results['dataset']]}. {title}", content[columns].to_dict("records"))
     show(tables.caption(results))

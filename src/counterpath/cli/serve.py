@@ -1,18 +1,15 @@
 """`counterpath serve`."""
 
-import logging
 import os
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
 from counterpath.cli import options
 from counterpath.cli.output import say
-from counterpath.explainer.explainer import Explainer
-from counterpath.utils.devices import resolve_device
 from counterpath.utils.errors import InputError, require
 
 TOKEN = "COUNTERPATH_TOKEN"
@@ -34,34 +31,37 @@ def serve(
     allow_host: Annotated[
         list[str] | None, typer.Option(help="A further name by which clients call the service. May be repeated.")
     ] = None,
-    queue: Annotated[int, typer.Option(help="How many questions may wait.")] = 256,
-    batch: Annotated[int, typer.Option(help="How many rows of several questions are answered together.")] = 128,
-    rows: Annotated[int, typer.Option(help="How many rows a question may have.")] = 1000,
+    queue: Annotated[int, typer.Option(help="How many requests may wait.")] = 256,
+    batch: Annotated[int, typer.Option(help="How many rows of several requests are explained together.")] = 128,
+    rows: Annotated[int, typer.Option(help="How many rows a request may have.")] = 1000,
     body: Annotated[int, typer.Option(help="How many bytes a request may have.")] = 1 << 20,
-    time_limit: Annotated[float, typer.Option(help="How long a question may take that does not say.")] = 60.0,
-    longest: Annotated[float, typer.Option(help="How long a question may say that it may take.")] = 300.0,
-    grace: Annotated[float, typer.Option(help="How long questions may still take when the service is stopped.")] = 30.0,
-    model: options.Own = None,
+    time_limit: Annotated[float, typer.Option(help="How many seconds a request may take that does not say.")] = 60.0,
+    longest: Annotated[float, typer.Option(help="How many seconds a request may ask for.")] = 300.0,
+    grace: Annotated[float, typer.Option(help="How long requests may still take when the service is stopped.")] = 30.0,
+    model: options.UserModel = None,
     device: options.Device = "auto",
 ) -> None:
     """Offer models over HTTP: explanations and predictions as JSON, described at /docs.
 
-    It stops on SIGTERM or Ctrl-C: questions that were taken are answered, others get the status 503.
+    It stops on SIGTERM or Ctrl-C: requests that were taken are answered, others get the status 503.
     """
     numbers = {"--queue": queue, "--batch": batch, "--rows": rows, "--body": body, "--time-limit": time_limit}
     for option, value in (numbers | {"--longest": longest}).items():
-        options.positive(option, value)
-    if not 0 <= port <= 65535:
-        raise InputError(f"--port is {port}; expected a whole number from 0 to 65535")
+        options.check_positive(option, value)
+    options.check_port(port)
     if time_limit > longest:
         raise InputError(
             f"--time-limit {time_limit:g} is more than --longest {longest:g}, the most that a request may ask for"
         )
     for library in ("fastapi", "uvicorn", "prometheus_client", "fastapi_offline"):
         require(library, "app", "the service")
+    import logging
+
+    from counterpath.explainer.explainer import Explainer
     from counterpath.service import api, guard, server
     from counterpath.service.dispatcher import Desk
     from counterpath.service.settings import Settings
+    from counterpath.utils.devices import resolve_device
 
     settings = Settings(
         host=host,
@@ -78,18 +78,26 @@ def serve(
     )
     guard.check_address(settings)
     resolve_device(device)
-    desk = Desk(_loaded(named(models), options.model(model), device), settings)
+    folders, user_model = folders_by_name(models), options.user_model(model)
+    if user_model is not None and len(folders) > 1:
+        raise InputError("--model is the model of one MODEL; several were given")
+    explainers = {name: Explainer.load(folder, model=user_model, device=device) for name, folder in folders.items()}
+    for explainer in explainers.values():
+        explainer.progress = False
+    dispatcher = Desk(explainers, settings)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING)
-    app = api.create(desk, settings)
     stopped_by = server.run(
-        app, desk, settings, lambda address: say(f"serving {', '.join(desk.models)} at {address} (see {address}/docs)")
+        api.create(dispatcher, settings),
+        dispatcher,
+        settings,
+        lambda address: say(f"serving {', '.join(folders)} at {address} (see {address}/docs)"),
     )
-    leave(130 if stopped_by == signal.SIGINT else 0, stuck=desk.busy)
+    leave(130 if stopped_by == signal.SIGINT else 0, is_busy=dispatcher.busy)
 
 
-def leave(code: int, *, stuck: bool) -> NoReturn:
+def leave(code: int, *, is_busy: bool) -> NoReturn:
     """End with an exit code, whether or not something still runs that would not stop."""
-    if stuck:
+    if is_busy:
         say("stopped before all was done")
         # A process that ends in the usual way would wait for it, or break in it.
         sys.stdout.flush()
@@ -98,23 +106,14 @@ def leave(code: int, *, stuck: bool) -> NoReturn:
     raise typer.Exit(code)
 
 
-def named(texts: list[str]) -> dict[str, Path]:
+def folders_by_name(texts: list[str]) -> dict[str, Path]:
     """Model directories by their names: `NAME=DIR`, or the name of the directory itself."""
     found: dict[str, Path] = {}
     for text in texts:
-        name, given, folder = text.partition("=")
-        path = Path(folder if given else text)
-        name = name if given else path.resolve().name
+        name, is_named, folder = text.partition("=")
+        path = Path(folder if is_named else text)
+        name = name if is_named else path.resolve().name
         if name in found:
             raise InputError(f"two models are called {name!r}: {found[name]} and {path}; try NAME=DIR for one of them")
         found[name] = path
     return found
-
-
-def _loaded(folders: dict[str, Path], own: Any, device: str) -> dict[str, Explainer]:
-    if own is not None and len(folders) > 1:
-        raise InputError("--model is the model of one MODEL; several were given")
-    loaded = {name: Explainer.load(folder, model=own, device=device) for name, folder in folders.items()}
-    for explainer in loaded.values():
-        explainer.progress = False
-    return loaded

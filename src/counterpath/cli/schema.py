@@ -1,0 +1,60 @@
+"""`counterpath schema`."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from counterpath.cli import options
+from counterpath.cli.output import say, show
+from counterpath.utils.errors import InputError, choose
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from counterpath.data.schema import Schema
+
+Data = Annotated[str, typer.Argument(help="CSV, TSV, Parquet, JSON or JSON lines; - is CSV on standard input.")]
+Immutable = Annotated[str, typer.Option(help="Columns that must not change, separated by commas.")]
+
+
+def schema(
+    data: Data,
+    target: Annotated[str | None, typer.Option(help="The column of the label, which is left out.")] = None,
+    overrides: options.Overrides = None,
+    immutable: Immutable = "",
+    drop: options.Columns = "",
+    out: Annotated[Path | None, typer.Option(help="Where to write it; else it is printed.")] = None,
+) -> None:
+    """Infer what the columns of a table are, as JSON to look at, to edit and to give to fit."""
+    changes = options.overrides(overrides)
+    inferred = infer_schema(options.table(data, drop), target, changes, immutable)
+    if out is None:
+        show(json.dumps(inferred.to_json(), indent=2, ensure_ascii=False))
+    else:
+        inferred.save(out)
+        say(f"wrote {out}; edit it and give it to: counterpath fit … --schema {out}")
+
+
+def infer_schema(
+    table: "pd.DataFrame",
+    target: str | None,
+    overrides: dict[str, dict[str, Any]],
+    immutable: str,
+    file: Path | None = None,
+) -> "Schema":
+    """The schema of a table, or else the one in a file, with what the options change."""
+    from counterpath.data.schema import Schema
+
+    if target is not None:
+        choose("target", target, dict.fromkeys(map(str, table.columns)))
+    if file is None:
+        try:
+            return Schema.infer(table, target=target, immutable=options.names(immutable), overrides=overrides)
+        except InputError as error:
+            raise InputError(f"{error} (here: --drop COLUMN, --set COLUMN.kind=KIND)") from error
+    given = Schema.load(file)
+    for name, attributes in overrides.items():
+        given = given.replace(name, **attributes)
+    return given.with_immutable(*options.names(immutable))
