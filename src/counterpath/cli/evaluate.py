@@ -14,8 +14,8 @@ from counterpath.cli.output import readable, say, show, show_table
 from counterpath.explainer.compare import COMPARED, Comparison, check_methods, compare
 from counterpath.explainer.explainer import Explainer
 from counterpath.explainer.request import OTHER
-from counterpath.explanation.comparing import both_tables
 from counterpath.explanation.io import FORMAT
+from counterpath.explanation.summary import both_tables
 from counterpath.explanation.tables import FILE
 from counterpath.utils.devices import resolve_device
 from counterpath.utils.errors import InputError, choose
