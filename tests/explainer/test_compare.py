@@ -10,7 +10,7 @@ import pytest
 from counterpath.explainer.compare import Comparison, compare
 from counterpath.explainer.explainer import Explainer
 from counterpath.explanation import Explanation, StatusCode
-from counterpath.explanation.comparing import MEANS
+from counterpath.explanation.summary import MEANS
 from counterpath.utils.errors import InputError, NotFittedError
 from tests.explanation.conftest import make
 

@@ -8,9 +8,10 @@ import pandas as pd
 import pytest
 
 from counterpath.data import Feature, Schema
+from counterpath.data.status import BindingConstraint
 from counterpath.explanation import Explanation, StatusCode, path_columns, plan_index
 from counterpath.explanation.milestones import only_milestones
-from counterpath.explanation.wording import amounts
+from counterpath.explanation.tables import numeric_features
 
 SCHEMA = Schema(
     (
@@ -34,6 +35,22 @@ STATUSES = [StatusCode.FOUND, StatusCode.ALREADY, StatusCode.FOUND, StatusCode.N
 LABELS = ["ann", "bob", "cem", "dee", "eva"]
 FOUND = (3, 0, 2, 0, 0)
 """How many plans there are for each of them, if three are asked for."""
+
+
+LOCKED = BindingConstraint("lock", "age", 0.7).to_json()
+ONLY_UP = BindingConstraint("up", "hours-per-week", 0.6).to_json()
+
+
+def lists(*values: list[Any], index: Any = None) -> pd.Series:
+    """A column of lists, which pandas would else take for something of two dimensions."""
+    return pd.Series(list(values), index=index, dtype=object)
+
+
+def make_status(codes: Sequence[StatusCode], reasons: Sequence[str], index: pd.Index) -> pd.DataFrame:
+    """The table of statuses, in which no constraint binds and nothing was imputed."""
+    columns = {"status": [str(code) for code in codes], "reason": list(reasons)}
+    empty = {name: lists(*([] for _ in codes), index=index) for name in ("binding", "imputed")}
+    return pd.DataFrame(columns, index=index, dtype=object).assign(fallback=False, **empty)
 
 
 def make_paths(
@@ -112,9 +129,7 @@ def make(target: Any = 1, keep: str = "all", labels: Any = LABELS, **other: Any)
     fields: dict[str, Any] = {
         "factuals": factuals,
         "counterfactuals": counterfactuals,
-        "status": pd.DataFrame(
-            {"status": [str(s) for s in STATUSES], "reason": reasons, "imputed": "", "binding": ""}, index=index
-        ),
+        "status": make_status(STATUSES, reasons, index),
         "outcome": outcome,
         "changed": factuals.ne(counterfactuals),
         "paths": _kept(paths, factuals, keep),
@@ -130,7 +145,7 @@ def make(target: Any = 1, keep: str = "all", labels: Any = LABELS, **other: Any)
 
 def _kept(paths: pd.DataFrame, factuals: pd.DataFrame, keep: str) -> pd.DataFrame:
     if keep == "milestones":
-        return only_milestones(paths, SCHEMA, amounts(SCHEMA, factuals))
+        return only_milestones(paths, SCHEMA, numeric_features(SCHEMA, factuals))
     return paths if keep == "all" else paths.iloc[:0]
 
 
@@ -144,6 +159,11 @@ def across(*labels: str) -> Explanation:
     status = make().status
     status.loc[list(labels), ["status", "reason"]] = [str(StatusCode.CROSSES_GAP), StatusCode.CROSSES_GAP.text]
     return make(status=status)
+
+
+def bound(made: Explanation) -> pd.DataFrame:
+    """The statuses of an explanation, with the constraints that keep dee from a counterfactual."""
+    return made.status.assign(binding=lists([], [], [], [LOCKED, ONLY_UP], [], index=made.status.index))
 
 
 def make_plans(plans: int = 3, labels: Any = LABELS, keep: str = "all", **other: Any) -> Explanation:
@@ -164,11 +184,11 @@ def make_plans(plans: int = 3, labels: Any = LABELS, keep: str = "all", **other:
     status = status.assign(
         status=kinds,
         reason=status["reason"].where(~missing, StatusCode.NO_OTHER_PLAN.text),
-        binding=np.where(kinds == StatusCode.NOT_FOUND, "lock: age; up: hours-per-week", ""),
+        binding=lists(*([LOCKED, ONLY_UP] if kind == StatusCode.NOT_FOUND else [] for kind in kinds), index=index),
     )
     for what in ("class", "probability"):
         outcome[f"{what}_after"] = outcome[f"{what}_after"].where(~missing, outcome[f"{what}_before"])
-    paths = make_paths(factuals, new, outcome, [Status(kind) for kind in kinds])
+    paths = make_paths(factuals, new, outcome, [StatusCode(kind) for kind in kinds])
     measures[missing] = 0.0
     fields: dict[str, Any] = {
         "factuals": factuals,

@@ -1,12 +1,17 @@
-"""What tests of pages share: a check of tags, and an explanation full of names that would like to be tags."""
+"""What tests of pages and figures share: a check of tags, a figure as text, and an explanation full of names that would
+like to be tags."""
 
+import io
 from html.parser import HTMLParser
 
+import matplotlib as mpl
 import pandas as pd
+from matplotlib.figure import Figure
 
 from counterpath.data import Feature, Schema
 from counterpath.explanation import Explanation, path_columns
-from tests.explanation.conftest import SCHEMA, make
+from counterpath.explanation.plots import style
+from tests.explanation.conftest import SCHEMA, lists, make
 
 EVIL = "<img src=x onerror=alert('1')>\""
 VOID = ("br", "meta")
@@ -39,11 +44,20 @@ class Balance(HTMLParser):
         assert self.open.pop() == tag
 
 
+def svg(fig: Figure) -> str:
+    """A drawing as SVG text; figures drawn alike give equal text."""
+    text = io.StringIO()
+    with mpl.rc_context(style._STYLE):
+        fig.savefig(text, format="svg", metadata={"Date": None})
+    return text.getvalue()
+
+
 def evil(name: str = EVIL) -> Explanation:
     """Labels, a feature, a category, a class, reasons and the rest have a name that is more than text to some."""
     plain = make()
     labels = pd.Index([name, *"bcde"])
     names = {"hours-per-week": name}
+    bound = {"kind": "lock", "feature": name, "reach": 0.7}
     schema = Schema(tuple(Feature(name, "continuous") if f.name in names else f for f in SCHEMA))
     return make(
         labels=labels,
@@ -53,7 +67,9 @@ def evil(name: str = EVIL) -> Explanation:
         paths=plain.paths.assign(sex=plain.paths["sex"].where(plain.paths["step"] < 3, name)).set_axis(
             path_columns(schema.names), axis=1
         ),
-        status=plain.status.set_axis(labels).assign(reason=name, binding=["", "", "", name, name]),
+        status=plain.status.set_axis(labels).assign(
+            reason=name, binding=lists([], [], [], [bound], [bound], index=labels)
+        ),
         changed=plain.changed.set_axis(labels).assign(sex=True).rename(columns=names),
         request=plain.request | {"method": name, "model": name, "lock": [name]},
         outcome=plain.outcome.set_axis(labels).assign(class_after=name),

@@ -5,17 +5,20 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
 from counterpath.data import Feature, Schema
-from counterpath.explanation import Explanation
-from counterpath.explanation.io import frame_from_json, frame_to_json, index_labels
-from counterpath.explanation.tables import beside, path_columns
+from counterpath.explanation import Explanation, StatusCode
+from counterpath.explanation.io import STATUS_TYPES, frame_from_json, frame_to_json, index_labels
+from counterpath.explanation.tables import feature_columns, path_columns
+from counterpath.explanation.wording import binding_text
 from counterpath.utils.errors import InputError
-from tests.explanation.conftest import LABELS, make, make_empty, make_plans
+from tests.explanation.conftest import LABELS, LOCKED, ONLY_UP, lists, make, make_empty, make_plans, make_status
 
 FRAMES = ("factuals", "counterfactuals", "status", "outcome", "changed", "paths", "landscape")
 
@@ -80,14 +83,48 @@ def test_json_goes_through_a_file(explanation: Explanation, tmp_path: Path) -> N
         assert_frame_equal(Explanation.from_json(source).counterfactuals, explanation.counterfactuals)
 
 
-def test_a_file_of_version_1_knows_nothing_of_what_is_binding() -> None:
-    old = Path(__file__).with_name("version_1.json")  # as version 1 wrote it
-    assert "binding" not in old.read_text(encoding="utf-8")
-    again = Explanation.from_json(old)
-    assert_frame_equal(again.status, make().status)
-    assert_frame_equal(again.counterfactuals, make().counterfactuals)
-    assert str(again) == str(make())
-    assert json.loads(again.to_json())["version"] == 2
+STRUCTURED = {
+    "constraints and imputed columns": (
+        [[], [], [], [LOCKED, ONLY_UP], [LOCKED]],
+        [["owner", "sex"], [], [], ["sex"], []],
+    ),
+    "nothing": ([[] for _ in LABELS], [[] for _ in LABELS]),
+}
+
+
+@pytest.fixture(params=STRUCTURED, ids=str)
+def structured(request: pytest.FixtureRequest) -> Explanation:
+    """An explanation in which some rows used the fallback, with constraints that bind, or none."""
+    binding, imputed = (lists(*values, index=make().status.index) for values in STRUCTURED[request.param])
+    return make(status=make().status.assign(binding=binding, imputed=imputed, fallback=[True, *[False] * 4]))
+
+
+def test_a_status_is_the_same_after_json(structured: Explanation) -> None:
+    again = Explanation.from_json(structured.to_json()).status
+    assert_frame_equal(again, structured.status)
+    for name in ("fallback", "binding", "imputed"):
+        assert again[name].tolist() == structured.status[name].tolist()
+    column = json.loads(structured.to_json())["frames"]["status"]["columns"][list(again).index("binding")]
+    assert column["values"] == structured.status["binding"].tolist()
+
+
+def test_a_status_in_parquet_has_lists_of_one_type_whether_or_not_they_are_empty(
+    structured: Explanation, tmp_path: Path
+) -> None:
+    table = pq.read_table(structured.to_parquet(tmp_path / "a.parquet"))
+    assert table.schema.field("binding").type == STATUS_TYPES["binding"]
+    assert table.schema.field("fallback").type == pa.bool_()
+    assert table["binding"].to_pylist() == structured.status["binding"].tolist()
+    assert table["fallback"].to_pylist() == structured.status["fallback"].tolist()
+    assert "imputed" not in table.column_names
+
+
+def test_a_status_in_csv_is_text(structured: Explanation, tmp_path: Path) -> None:
+    table = pd.read_csv(structured.to_csv(tmp_path / "a.csv"), keep_default_na=False)
+    binding = structured.status["binding"].map(binding_text).tolist()
+    assert table["binding"].tolist() == binding
+    assert binding[3] in ("lock: age; up: hours-per-week", "")
+    assert table["fallback"].tolist() == [True, *[False] * 4]
 
 
 COLUMNS = {
@@ -140,7 +177,8 @@ def test_any_table_comes_back_exactly(frame: pd.DataFrame) -> None:
     [
         (pd.DataFrame({"a": pd.to_datetime(["2020-01-01"])}), "dtype 'datetime64"),
         (pd.DataFrame({"a": [1 + 2j]}), "dtype 'complex128'"),
-        (pd.DataFrame({"a": pd.Series([[1]], dtype=object)}), r"the value \[1\] has no form"),
+        (pd.DataFrame({"a": pd.Series([[1j]], dtype=object)}), r"the value 1j has no form"),
+        (pd.DataFrame({"a": pd.Series([{1}], dtype=object)}), r"the value \{1\} has no form"),
         (pd.DataFrame({"a": [1]}).rename_axis([("b", 1)]), r"the name \('b', 1\) cannot be written"),
         (pd.DataFrame({"a": [1]}, index=pd.MultiIndex.from_tuples([(1, 2 + 1j)])), r"the value \(2\+1j\) has no form"),
     ],
@@ -175,7 +213,8 @@ def with_column(value: Any) -> str:
         ("no such file.json", "neither JSON text nor a file"),
         ("", "neither JSON text nor a file"),
         ("x\0y", "neither JSON text nor a text file"),
-        (damaged(version=3), "version 3, and this Counterpath reads up to 2"),
+        (damaged(version=4), "version 4, and this Counterpath reads 3: a newer one wrote it; upgrade"),
+        (damaged(version=2), "version 2, and this Counterpath reads 3: write it again"),
         (damaged(version="1"), "version '1'"),
         (damaged(frames=None), "no tables"),
         (damaged(frames={"factuals": 3}), "a table in JSON cannot be read"),
@@ -196,7 +235,16 @@ def test_foreign_damaged_and_newer_json_is_refused(text: str, message: str) -> N
 
 def test_a_csv_file_has_the_answers_beside_the_counterfactuals(explanation: Explanation, tmp_path: Path) -> None:
     table = pd.read_csv(explanation.to_csv(tmp_path / "a.csv"), index_col="person")
-    own = ["status", "reason", "binding", "class_before", "probability_before", "class_after", "probability_after"]
+    own = [
+        "status",
+        "reason",
+        "fallback",
+        "binding",
+        "class_before",
+        "probability_before",
+        "class_after",
+        "probability_after",
+    ]
     assert list(table.columns) == [*explanation.schema.names, *own]
     assert table["hours-per-week"].tolist() == explanation.counterfactuals["hours-per-week"].tolist()
     assert table["status"].tolist() == explanation.status["status"].tolist()
@@ -206,7 +254,7 @@ def test_a_csv_file_has_the_answers_beside_the_counterfactuals(explanation: Expl
 def test_a_csv_file_with_plans_has_their_numbers_beside_the_labels(plans: Explanation, tmp_path: Path) -> None:
     table = pd.read_csv(plans.to_csv(tmp_path / "a.csv"), index_col=["person", "plan"], keep_default_na=False)
     assert table.index.equals(plans.factuals.index)
-    assert table["binding"].tolist() == plans.status["binding"].tolist()
+    assert table["binding"].tolist() == [""] * 9 + ["lock: age; up: hours-per-week"] + [""] * 5
     assert table["hours-per-week"].tolist() == plans.counterfactuals["hours-per-week"].tolist()
     unnamed = make_plans(labels=pd.RangeIndex(5)).to_csv(tmp_path / "b.csv").read_text(encoding="utf-8")
     assert unnamed.startswith("row,plan,age,")
@@ -274,7 +322,7 @@ def test_parquet_that_cannot_be_is_refused_and_leaves_nothing(explanation: Expla
 
 
 def test_a_feature_called_like_a_column_of_ours_gets_a_prefix() -> None:
-    assert beside(["status", "feature_status", "age"], ["status"]) == {
+    assert feature_columns(["status", "feature_status", "age"], ["status"]) == {
         "status": "feature_feature_status",
         "feature_status": "feature_status",
         "age": "age",
@@ -291,7 +339,7 @@ def test_an_explanation_with_such_features_works_everywhere(tmp_path: Path) -> N
     made = make(
         factuals=factuals,
         counterfactuals=counterfactuals,
-        status=pd.DataFrame({"status": ["found"], "reason": ["Yes."], "imputed": [""], "binding": [""]}, index=index),
+        status=make_status([StatusCode.FOUND], ["Yes."], index),
         outcome=make().outcome.iloc[:1].set_axis(index),
         changed=factuals.ne(counterfactuals),
         paths=paths.set_axis(path_columns(names), axis=1),

@@ -1,7 +1,7 @@
 import re
 
 from counterpath.explanation import Explanation
-from tests.explanation.conftest import across, make, make_plans
+from tests.explanation.conftest import across, bound, make, make_plans
 from tests.explanation.markup import Balance, evil
 
 
@@ -50,7 +50,7 @@ def test_a_notebook_shows_a_persons_plans_under_one_label(plans: Explanation) ->
 
 
 def test_what_stands_in_the_way_and_a_gap_are_in_the_notebook() -> None:
-    made = make(status=make().status.assign(binding=["", "", "", "lock: age; up: hours-per-week", ""]))
+    made = make(status=bound(make()))
     assert made._repr_html_().count("In the way: lock: age; up: hours-per-week") == 1
     assert 'class="status crosses_gap"' in across("cem")._repr_html_()
 

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import BrowserContext, Download, Page, expect
 
 import counterpath as cp
-from counterpath.explanation.report.page import NOTICE
+from counterpath.explanation.wording import NOTICE
 
 from .actions import card, choose, find, first_plan, limits, number, plan, press, value, verdict
 from .conftest import NASTY, opened

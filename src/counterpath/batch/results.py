@@ -14,7 +14,16 @@ from counterpath.data.status import FOUND, StatusCode
 from counterpath.explainer.explainer import Explainer
 from counterpath.explanation import Explanation
 from counterpath.explanation.milestones import END, keep_of
-from counterpath.explanation.tables import CHANGES, OUTCOME, PATH_BACK, PLAN, STATUS, beside, path_features, plans_held
+from counterpath.explanation.tables import (
+    CHANGES,
+    OUTCOME,
+    PATH_BACK,
+    PLAN,
+    STATUS,
+    feature_columns,
+    path_features,
+    plans_held,
+)
 from counterpath.search.measures import MEASURES
 from counterpath.utils.errors import InputError, RowsError
 
@@ -26,7 +35,7 @@ WHERE = ("source", "row")
 STEP = "step"
 MEASURED = (*MEASURES, "steps")
 RESERVED = (*WHERE, PLAN, *STATUS, *OUTCOME, *MEASURED)
-"""What a feature that is called so is not called in the results: see `beside`."""
+"""What a feature that is called so is not called in the results: see `feature_columns`."""
 
 
 def answers_schema(schema: Schema, classes: Sequence[Any], carried: pa.Schema, plans: int) -> pa.Schema:
@@ -72,7 +81,7 @@ def _front_fields(carried: pa.Schema, plans: int) -> list[Any]:
 
 
 def _features(schema: Schema, reserved: Sequence[str]) -> list[tuple[str, pa.DataType]]:
-    columns = beside(schema.names, reserved)
+    columns = feature_columns(schema.names, reserved)
     return [(columns[feature.name], _type(feature)) for feature in schema]
 
 
@@ -199,7 +208,7 @@ def _counterfactuals(
             for plan in range(plans):
                 status[name][here + plan] = value
     fits = np.repeat(~np.isin(status["status"][::plans].astype(str), _NOT_FITTING), plans)
-    for name, column in beside(explainer.schema_.names, RESERVED).items():
+    for name, column in feature_columns(explainer.schema_.names, RESERVED).items():
         values = _spread(result.counterfactuals[name], where, count)
         columns[column] = _typed(values, schema.field(column).type, fits)
     columns |= status

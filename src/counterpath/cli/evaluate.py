@@ -118,7 +118,7 @@ def check_labelled(table: "pd.DataFrame", file: str, target: str | None) -> None
 
 def show_comparison(comparison: "Comparison") -> None:
     """Print both tables of a comparison, and what their columns are."""
-    from counterpath.explanation.comparing import both_tables
+    from counterpath.explanation.summary import both_tables
 
     for title, table in both_tables(comparison.results, comparison.seconds).items():
         show_table(title, format_table(table).rename(columns=_SHORT).to_dict("records"))

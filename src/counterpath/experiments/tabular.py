@@ -21,7 +21,7 @@ from counterpath.data.datasets import load
 from counterpath.experiments import tables
 from counterpath.experiments.study import AT_CONFIDENCE, PRESETS, SETTINGS, THRESHOLDS, Preset, Study, build
 from counterpath.experiments.tabular_figures import draw_all
-from counterpath.explanation.report.html import write_report
+from counterpath.explanation.report import write_report
 from counterpath.geometry.curve import metric_field
 from counterpath.geometry.metric import pullback
 from counterpath.geometry.neighbours import Neighbours

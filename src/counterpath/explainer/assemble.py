@@ -19,10 +19,9 @@ from counterpath.data.status import Cause, Status, StatusCode
 from counterpath.data.tables import alike
 from counterpath.explainer.request import Request
 from counterpath.explainer.solve import Group
-from counterpath.explanation import Explanation, path_columns, plan_index, wording
+from counterpath.explanation import Explanation, path_columns, plan_index, provenance, wording
 from counterpath.explanation.milestones import END, MILESTONES, only_milestones
-from counterpath.explanation.provenance import made_since
-from counterpath.explanation.wording import amounts
+from counterpath.explanation.tables import numeric_features
 from counterpath.fitting.fitted import FittedModels
 from counterpath.search.measures import MEASURES, Case
 from counterpath.search.paths import Paths, is_first
@@ -46,7 +45,7 @@ def table_of(
     if keep == END:
         return None
     schema, whose = models.encoder.schema, torch.arange(len(group.steps), device=group.steps.device)
-    numbers, tables = amounts(schema, factuals), []
+    numbers, tables = numeric_features(schema, factuals), []
     for rows in whose.split(_PATHS_AT_ONCE):
         table = _points(models, paths.select(rows), group.index[rows], group.factual[rows], factuals)
         tables.append(only_milestones(table, schema, numbers) if keep == MILESTONES else table)
@@ -213,7 +212,7 @@ def assemble(
         note=models.latent_map.note,
         diagnostics=diagnostics,
         quality=quality,
-        made=made_since(started),
+        provenance=provenance.record(started),
         compute_measures=partial(_measures, models, tuple(group for group, _ in returned), index),
     )
 

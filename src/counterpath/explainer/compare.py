@@ -10,10 +10,9 @@ import pandas as pd
 
 from counterpath.explainer.explainer import Explainer
 from counterpath.explanation import Explanation, wording
-from counterpath.explanation.comparing import comparison_table
 from counterpath.explanation.milestones import ALL
-from counterpath.explanation.tables import path_features
-from counterpath.explanation.wording import amounts
+from counterpath.explanation.summary import comparison_table
+from counterpath.explanation.tables import numeric_features, path_features
 from counterpath.search.methods import NEAREST, resolve_method
 from counterpath.utils.errors import InputError, choose
 
@@ -37,7 +36,7 @@ class Comparison:
     seconds: dict[str, float]
 
     def table(self, common: bool = False) -> pd.DataFrame:
-        """One row a method, by its name: see `explanation.comparing.comparison_table` for its columns.
+        """One row a method, by its name: see `explanation.summary.comparison_table` for its columns.
 
         Args:
             common: Take the means over the rows for which every method found a counterfactual, the only fair way to
@@ -56,7 +55,7 @@ class Comparison:
         Raises:
             InputError: A method was not compared, or the row has no path.
         """
-        from counterpath.explanation.plots.side_by_side import draw_side_by_side
+        from counterpath.explanation.plots.figures import draw_side_by_side
 
         names = list(self.results) if methods is None else list(methods)
         chosen = [choose("method", name, self.results) for name in names]
@@ -67,7 +66,7 @@ class Comparison:
             first.landscape,
             walks,
             {name: path_features(steps, first.schema.names) for name, steps in walks.items()},
-            amounts(first.schema, first.factuals),
+            numeric_features(first.schema, first.factuals),
             f"Row {wording.value(i)}, by {len(names)} method{'s' if len(names) != 1 else ''}",
             asked,
             None if path is None else Path(path),

@@ -1,4 +1,7 @@
-"""Explanations in files: JSON that comes back as it was, and one flat table for other programs."""
+"""Explanations in files: JSON that comes back as it was, and one flat table for other programs.
+
+The JSON is our own, because none of pandas' forms gives back every dtype, category, index level and missing value.
+"""
 
 import json
 import math
@@ -11,13 +14,14 @@ from typing import Any, TextIO
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from counterpath.explanation import wording
-from counterpath.explanation.tables import FILE, OUTCOME, PLAN, TOLD, beside
 from counterpath.utils.errors import InputError
 from counterpath.utils.files import atomic
 
 _SCALARS = (str, bool, int, float)
+_FLOAT = "float"  # what stands for infinity and NaN among objects, which JSON does not have
 _NULLABLE = ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64", "Float32", "Float64", "boolean")
 
 
@@ -26,7 +30,7 @@ def frame_to_json(frame: pd.DataFrame) -> dict[str, Any]:
     return {
         "index": _index_to_json(frame.index),
         "names": _index_to_json(frame.columns),
-        "columns": [_values_to_json(frame.iloc[:, place]) for place in range(frame.shape[1])],
+        "columns": [_values_to_json(frame.iloc[:, position]) for position in range(frame.shape[1])],
     }
 
 
@@ -117,14 +121,25 @@ def _family(name: str) -> str:
 
 
 def _write_object(value: Any) -> Any:
+    """A scalar, or the lists of a status: binding constraints, which have names, and imputed columns."""
     plain = value.item() if isinstance(value, np.generic) else value
     if isinstance(plain, float) and not math.isfinite(plain):
-        return {"float": str(plain)}
+        return {_FLOAT: str(plain)}
     if plain is None or isinstance(plain, _SCALARS):
         return plain
-    if isinstance(plain, list):  # binding constraints and imputed columns, which are JSON already
-        return plain
+    if isinstance(plain, list):
+        return [_write_object(item) for item in plain]
+    if isinstance(plain, dict):
+        return {str(key): _write_object(item) for key, item in plain.items()}
     raise InputError(f"the value {value!r} has no form in JSON; expected text, a number, a boolean or None")
+
+
+def _read_object(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_read_object(item) for item in value]
+    if isinstance(value, dict):
+        return float(value[_FLOAT]) if _FLOAT in value else {key: _read_object(item) for key, item in value.items()}
+    return value
 
 
 _WRITERS: dict[str, Callable[[Any], Any]] = {
@@ -137,7 +152,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "plain": lambda value: value,
     "float": float,
     "nullable": lambda value: pd.NA if value is None else value,
-    "object": lambda value: float(value["float"]) if isinstance(value, dict) else value,
+    "object": _read_object,
 }
 
 
@@ -176,18 +191,6 @@ def loads(source: str | Path) -> tuple[dict[str, pd.DataFrame], dict[str, Any]]:
     return frames, value
 
 
-def flat(
-    counterfactuals: pd.DataFrame, status: pd.DataFrame, outcome: pd.DataFrame, features: tuple[str, ...], plans: int
-) -> pd.DataFrame:
-    """One table: the counterfactuals, then the columns `FILE`; see `columns.beside` for features of the same name.
-
-    The number of the plan is part of the index, and a column of most files: no feature has its name either.
-    """
-    reserved = FILE if plans == 1 else (PLAN, *FILE)
-    told = pd.concat([status[list(TOLD)], outcome[list(OUTCOME)]], axis=1)
-    return pd.concat([counterfactuals.rename(columns=beside(features, reserved)), told], axis=1)
-
-
 def write_csv(table: pd.DataFrame, path: Path) -> Path:
     """Write a table as `stream_csv` does to a file."""
     with atomic(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
@@ -209,18 +212,31 @@ def index_labels(table: pd.DataFrame) -> list[str]:
     """
     names = list(table.index.names)
     taken = {*map(str, table.columns), *map(str, names)}
-    spare = (label for label in chain(["row"], (f"row_{place}" for place in count(2))) if label not in taken)
+    spare = (label for label in chain(["row"], (f"row_{number}" for number in count(2))) if label not in taken)
     free = (
-        name is not None and name not in table.columns and name not in names[p + 1 :] for p, name in enumerate(names)
+        name is not None and name not in table.columns and name not in names[level + 1 :]
+        for level, name in enumerate(names)
     )
     return [str(name) if is_free else next(spare) for name, is_free in zip(names, free, strict=True)]
+
+
+STATUS_TYPES = {
+    "fallback": pa.bool_(),
+    "binding": pa.list_(pa.struct({"kind": pa.string(), "feature": pa.string(), "reach": pa.float64()})),
+    "imputed": pa.list_(pa.string()),
+}
+"""The types of the columns of a status that are not text: a list that is empty in every row does not say its own."""
 
 
 def write_parquet(table: pd.DataFrame, path: Path) -> Path:
     """Write a table with its index."""
     try:
+        typed = pa.Table.from_pandas(table)
+        for name in STATUS_TYPES.keys() & set(table.columns):
+            values = pa.array(table[name].tolist(), STATUS_TYPES[name])
+            typed = typed.set_column(typed.column_names.index(name), name, values)
         with atomic(path) as temporary:
-            table.to_parquet(temporary)
+            pq.write_table(typed, temporary)
     except pa.ArrowException as error:
         message = f"the explanation has no form in Parquet: {error}; try to_csv or to_json"
         raise InputError(message) from error

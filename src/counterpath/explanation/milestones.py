@@ -6,10 +6,10 @@ So a step from one point to another has the length
 
     ‖a‖_½ = (Σ_f √a_f)²,
 
-where a_f is how much feature f changes, and the milestones are the shortest way along the path in a few steps:
+where a_f is how much feature f changes, and the milestones are the shortest route along the path in a few steps:
 
-- two features that change one after the other, each by 1, make 1 + 1 = 2; both in one step make (1 + 1)² = 4. A way
-  with few features a step is short, unlike in the norms ‖·‖₁ and ‖·‖₂, by which no stop makes a way shorter;
+- two features that change one after the other, each by 1, make 1 + 1 = 2; both in one step make (1 + 1)² = 4. A route
+  with few features a step is short, unlike in the norms ‖·‖₁ and ‖·‖₂, by which no stop makes a route shorter;
 - a change that is taken back is length for nothing;
 - the length grows in proportion to the step, so a stop on a straight line gains nothing: there is none.
 
@@ -27,185 +27,17 @@ from numpy.typing import NDArray
 
 from counterpath.data.schema import Schema
 from counterpath.explanation import wording
-from counterpath.explanation.tables import CHANGES, milestone_columns, path_features
+from counterpath.explanation.tables import CHANGES, PATH_BACK, PATH_FRONT, feature_columns, path_features
 from counterpath.utils.errors import InputError, choose
 
 MOST = 5
-"""How many milestones a path has at most, both ends included, unless more or fewer are asked for."""
-WORTH = 0.1
-"""A further milestone must make the way shorter by this share of the single step from end to end."""
-SAME = 1e-5
-"""Numbers that differ by no more than this share of all that they move are told as one."""
-
-
-def check_most(most: int) -> None:
-    """Raise an error unless so many milestones can be had: both ends are two."""
-    if isinstance(most, bool) or not isinstance(most, int) or most < 2:
-        raise InputError(f"most is {most!r}; expected a whole number from 2, for both ends of a path are milestones")
-
-
-def list_milestones(
-    path: pd.DataFrame, schema: Schema, numbers: Collection[str], most: int = MOST, *, chosen: bool = False
-) -> pd.DataFrame:
-    """The milestones of a path, with its columns and `changes`; see `Explanation.milestones`.
-
-    Args:
-        path: One row a point, as `Explanation.path` has it.
-        schema: What the features are.
-        numbers: Those that are numbers.
-        most: How many milestones there may be.
-        chosen: Whether all its points are milestones already, as in `choose`.
-    """
-    points = path_features(path, schema.names)
-    places = choose_points(points, schema, numbers, most, chosen=chosen)
-    changes = tell(points.iloc[places], schema.names, numbers)
-    stops = path.iloc[places].rename(columns=milestone_columns(schema.names)).reset_index(drop=True)
-    return stops.assign(**{CHANGES: pd.Series(changes, dtype=str)})
-
-
-def list_steps(
-    path: pd.DataFrame, schema: Schema, numbers: Collection[str], *, chosen: bool = False
-) -> tuple[wording.Step, ...]:
-    """The steps from milestone to milestone, if there are several: a single one is told by its ends."""
-    return steps_between(list_milestones(path, schema, numbers, chosen=chosen))
-
-
-def steps_between(milestones: pd.DataFrame) -> tuple[wording.Step, ...]:
-    """The same from the milestones, as `list_milestones` has them."""
-    stops = milestones.iloc[1:]
-    steps = zip(stops[CHANGES].tolist(), stops["probability"].tolist(), strict=True)
-    return tuple(wording.Step(*step) for step in steps) if len(stops) > 1 else ()
-
-
-def choose_points(
-    points: pd.DataFrame, schema: Schema, numbers: Collection[str], most: int = MOST, *, chosen: bool = False
-) -> list[int]:
-    """The positions of the milestones of a path, its first and last point included.
-
-    Args:
-        points: The features at every point of the path.
-        schema: What they are.
-        numbers: The features that are numbers.
-        most: How many milestones there may be.
-        chosen: Whether these points are all that was kept of the path, its milestones. Then they are chosen again only
-            if they are too many: without the detours that were left out, others could be chosen of them.
-    """
-    check_most(most)
-    if chosen and len(points) <= most:
-        return list(range(len(points)))
-    return _shortest(_lengths(*_places(points, schema, numbers)), most)
-
-
-def choose_each(
-    points: pd.DataFrame, row: NDArray[np.int64], schema: Schema, numbers: Collection[str]
-) -> NDArray[np.int64]:
-    """The positions of the milestones of many paths, as `choose_points` finds them for each.
-
-    Args:
-        points: The features at every point, path after path.
-        row: Which path each point belongs to, numbered from 0.
-        schema: What the features are.
-        numbers: Those that are numbers.
-    """
-    places, ordered = _places(points, schema, numbers)
-    ends = np.flatnonzero(np.diff(row, prepend=-1, append=-1)).tolist()
-    chosen = [
-        start + np.array(_shortest(_lengths(places[start:stop], ordered), MOST)) for start, stop in pairwise(ends)
-    ]
-    return np.concatenate([np.zeros(0, dtype=np.int64), *chosen])
-
-
-def tell(points: pd.DataFrame, features: Collection[str], numbers: Collection[str]) -> list[str]:
-    """What changes at each milestone since the one before: "job: clerk → boss; hours: 40 → 45", and "" at the first.
-
-    The text with which a feature leaves a milestone is the one with which it arrived there.
-
-    Args:
-        points: The features at the milestones.
-        features: Their names, in the order in which their changes are told.
-        numbers: Those that are numbers.
-    """
-    told: list[list[str]] = [[] for _ in range(len(points))]
-    for name in features:
-        values = points[name].tolist()
-        texts = wording.texts(_settled(values) if name in numbers else values)
-        for changes, (old, new) in zip(told[1:], pairwise(texts), strict=True):
-            if old != new:
-                changes.append(wording.Change(name, old, new).entry)
-    return ["; ".join(changes) for changes in told]
-
-
-def _places(
-    points: pd.DataFrame, schema: Schema, numbers: Collection[str]
-) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """The features as numbers, a column each, and which of them have an order; others are equal or not."""
-    columns, ordered = [], []
-    for feature in schema:
-        values, is_number = points[feature.name], feature.name in numbers
-        if is_number:
-            columns.append(values.to_numpy(float))
-        elif feature.kind == "ordinal":
-            place = {category: number for number, category in enumerate(feature.categories)}
-            columns.append(np.array([place[value] for value in values.tolist()], dtype=float))
-        else:
-            columns.append(pd.factorize(values.astype(object), use_na_sentinel=False)[0].astype(float))
-        ordered.append(is_number or feature.kind == "ordinal")
-    return np.column_stack(columns), np.array(ordered)
-
-
-def _lengths(places: NDArray[np.float64], ordered: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """The length of the step from every point of a path to every other.
-
-    All that a feature moves on the path is 1, however little that is of its range: for a reader it is one change, as
-    another category is. And who else was asked about makes no difference.
-    """
-    roots: NDArray[np.float64] = np.zeros((len(places), len(places)))
-    spans = np.ptp(places, axis=0)
-    for feature in np.flatnonzero(spans):  # most features do not move
-        values = places[:, feature]
-        if ordered[feature]:
-            scaled = values / spans[feature]
-            roots += np.sqrt(np.abs(scaled[:, None] - scaled))
-        else:
-            roots += values[:, None] != values
-    return roots**2
-
-
-def _shortest(lengths: NDArray[np.float64], most: int) -> list[int]:
-    """The shortest way from the first point to the last over fewer than `most` steps, each of which is worth it."""
-    last = len(lengths) - 1
-    if last < 1:
-        return list(range(len(lengths)))
-    price = WORTH * lengths[0, last]
-    ahead = np.where(np.triu(np.ones_like(lengths, dtype=bool), 1), lengths, np.inf)
-    reached, ways = ahead[0], [[0, last]]
-    cost, before = reached[last] + price, []
-    for steps in range(2, min(most, len(lengths))):
-        through = reached[:, None] + ahead
-        before.append(through.argmin(axis=0))
-        reached = through.min(axis=0)
-        if reached[last] + steps * price < cost:
-            cost = reached[last] + steps * price
-            ways.append(_traced(before, last))
-    return ways[-1]
-
-
-def _traced(before: list[NDArray[np.int64]], last: int) -> list[int]:
-    """The way to the last point, given for each step but the first from where a point is reached best."""
-    way = [last]
-    for origin in reversed(before):
-        way.append(int(origin[way[-1]]))
-    return [0, *reversed(way)]
-
-
-def _settled(values: list[Any]) -> list[Any]:
-    """Numbers, each of which is the one before it unless it differs enough to be told."""
-    least = SAME * (max(values) - min(values))
-    settled = values[:1]
-    for value in values[1:]:
-        settled.append(value if abs(value - settled[-1]) > least else settled[-1])
-    return settled
-
+"""How many milestones a path has unless more or fewer are asked for, both ends included: four steps, about as many as
+can be kept in mind."""
+_WORTH = 0.1
+"""By which share of the single step from end to end a further milestone must make the route shorter: what is a tenth of
+all that changes is worth a step of its own."""
+_SAME = 1e-5
+"""Numbers that differ by a smaller share of all that they move are one: the share below which a value is unchanged."""
 
 KEEP = "paths"
 """In a request, how much of every path is kept."""
@@ -225,17 +57,162 @@ def check_keep(keep: Any) -> str:
 
 
 def keep_of(request: Mapping[str, Any]) -> str:
-    """How much of every path is kept in the answer to a request; those from before it could be said keep all."""
+    """How much of every path is kept in the answer to a request; all unless it says otherwise."""
     return check_keep(request.get(KEEP, ALL))
 
 
-def only_milestones(paths: pd.DataFrame, schema: Schema, numbers: Collection[str]) -> pd.DataFrame:
+def list_milestones(
+    path: pd.DataFrame, schema: Schema, numeric: Collection[str], most: int = MOST, *, chosen: bool = False
+) -> pd.DataFrame:
+    """The milestones of a path, with its columns and `changes`; see `Explanation.milestones`.
+
+    Args:
+        path: One row a point, as `Explanation.path` has it.
+        schema: What the features are.
+        numeric: Those that are numbers.
+        most: How many milestones there may be.
+        chosen: Whether all its points are milestones already, as in `choose_points`.
+    """
+    features = path_features(path, schema.names)
+    chosen_points = choose_points(features, schema, numeric, most, chosen=chosen)
+    changes = describe_changes(features.iloc[chosen_points], schema.names, numeric)
+    # Among the columns of milestones one more name is taken than among those of a path.
+    taken = (*PATH_FRONT, *PATH_BACK)
+    columns = (feature_columns(schema.names, reserved).values() for reserved in (taken, (*taken, CHANGES)))
+    stops = path.iloc[chosen_points].rename(columns=dict(zip(*columns, strict=True))).reset_index(drop=True)
+    return stops.assign(**{CHANGES: pd.Series(changes, dtype=str)})
+
+
+def steps_between(milestones: pd.DataFrame) -> tuple[wording.Step, ...]:
+    """The steps from milestone to milestone, if there are several: a single one is described by its ends."""
+    stops = milestones.iloc[1:]
+    steps = zip(stops[CHANGES].tolist(), stops["probability"].tolist(), strict=True)
+    return tuple(wording.Step(*step) for step in steps) if len(stops) > 1 else ()
+
+
+def choose_points(
+    points: pd.DataFrame, schema: Schema, numeric: Collection[str], most: int = MOST, *, chosen: bool = False
+) -> list[int]:
+    """The positions of the milestones of a path, its first and last point included.
+
+    Args:
+        points: The features at every point of the path.
+        schema: What they are.
+        numeric: The features that are numbers.
+        most: How many milestones there may be.
+        chosen: Whether these points are all that was kept of the path, its milestones. Then they are chosen again only
+            if they are too many: without the detours that were left out, others could be chosen of them.
+    """
+    if isinstance(most, bool) or not isinstance(most, int) or most < 2:
+        raise InputError(f"most is {most!r}; expected a whole number from 2, for both ends of a path are milestones")
+    if chosen and len(points) <= most:
+        return list(range(len(points)))
+    return _shortest(_lengths(*_coordinates(points, schema, numeric)), most)
+
+
+def only_milestones(paths: pd.DataFrame, schema: Schema, numeric: Collection[str]) -> pd.DataFrame:
     """The milestones of every path, with all that is known of them: which step of the whole path, its length so far.
 
     Args:
         paths: Every point, path after path, with the columns of `Explanation.paths`.
         schema: What the features are.
-        numbers: Those that are numbers.
+        numeric: Those that are numbers.
     """
-    places = choose_each(path_features(paths, schema.names), paths["row"].to_numpy(np.int64), schema, numbers)
-    return paths.iloc[places].reset_index(drop=True)
+    points, ordered = _coordinates(path_features(paths, schema.names), schema, numeric)
+    row = paths["row"].to_numpy(np.int64)
+    ends = np.flatnonzero(np.diff(row, prepend=-1, append=-1)).tolist()
+    chosen = [
+        start + np.array(_shortest(_lengths(points[start:stop], ordered), MOST)) for start, stop in pairwise(ends)
+    ]
+    return paths.iloc[np.concatenate([np.zeros(0, dtype=np.int64), *chosen])].reset_index(drop=True)
+
+
+def describe_changes(points: pd.DataFrame, features: Collection[str], numeric: Collection[str]) -> list[str]:
+    """What changes at each milestone since the one before: "job: clerk → boss; hours: 40 → 45", and "" at the first.
+
+    The text with which a feature leaves a milestone is the one with which it arrived there.
+
+    Args:
+        points: The features at the milestones.
+        features: Their names, in the order in which their changes are listed.
+        numeric: Those that are numbers.
+    """
+    entries: list[list[str]] = [[] for _ in range(len(points))]
+    for name in features:
+        values = points[name].tolist()
+        texts = wording.texts(_without_noise(values) if name in numeric else values)
+        for changes, (old, new) in zip(entries[1:], pairwise(texts), strict=True):
+            if old != new:
+                changes.append(wording.Change(name, old, new).entry)
+    return ["; ".join(changes) for changes in entries]
+
+
+def _coordinates(
+    points: pd.DataFrame, schema: Schema, numeric: Collection[str]
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """The features as numbers, a column each, and which of them have an order; others are equal or not."""
+    columns, ordered = [], []
+    for feature in schema:
+        values, is_numeric = points[feature.name], feature.name in numeric
+        if is_numeric:
+            columns.append(values.to_numpy(float))
+        elif feature.kind == "ordinal":
+            ranks = {category: rank for rank, category in enumerate(feature.categories)}
+            columns.append(np.array([ranks[value] for value in values.tolist()], dtype=float))
+        else:
+            columns.append(pd.factorize(values.astype(object), use_na_sentinel=False)[0].astype(float))
+        ordered.append(is_numeric or feature.kind == "ordinal")
+    return np.column_stack(columns), np.array(ordered)
+
+
+def _lengths(points: NDArray[np.float64], ordered: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """The length of the step from every point of a path to every other.
+
+    All that a feature moves on the path is 1, however little that is of its range: for a reader it is one change, as
+    another category is. And which other rows are explained makes no difference.
+    """
+    roots: NDArray[np.float64] = np.zeros((len(points), len(points)))
+    spans = np.ptp(points, axis=0)
+    for feature in np.flatnonzero(spans):  # most features do not move
+        values = points[:, feature]
+        if ordered[feature]:
+            scaled = values / spans[feature]
+            roots += np.sqrt(np.abs(scaled[:, None] - scaled))
+        else:
+            roots += values[:, None] != values
+    return roots**2
+
+
+def _shortest(lengths: NDArray[np.float64], most: int) -> list[int]:
+    """The shortest route from the first point to the last over fewer than `most` steps, each of which is worth it."""
+    last = len(lengths) - 1
+    if last < 1:
+        return list(range(len(lengths)))
+    price = _WORTH * lengths[0, last]
+    ahead = np.where(np.triu(np.ones_like(lengths, dtype=bool), 1), lengths, np.inf)
+    reached, route = ahead[0], [0, last]
+    cost, origins = reached[last] + price, []
+    for steps in range(2, min(most, len(lengths))):
+        through = reached[:, None] + ahead
+        origins.append(through.argmin(axis=0))
+        reached = through.min(axis=0)
+        if reached[last] + steps * price < cost:
+            cost, route = reached[last] + steps * price, _trace(origins, last)
+    return route
+
+
+def _trace(origins: list[NDArray[np.int64]], last: int) -> list[int]:
+    """The route to the last point, given for each step but the first from where a point is reached best."""
+    route = [last]
+    for origin in reversed(origins):
+        route.append(int(origin[route[-1]]))
+    return [0, *reversed(route)]
+
+
+def _without_noise(values: list[Any]) -> list[Any]:
+    """Numbers, each of which is the one before it unless it differs enough to be mentioned."""
+    least = _SAME * (max(values) - min(values))
+    kept = values[:1]
+    for value in values[1:]:
+        kept.append(value if abs(value - kept[-1]) > least else kept[-1])
+    return kept

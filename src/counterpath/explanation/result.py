@@ -13,25 +13,27 @@ from numpy.typing import NDArray
 from counterpath.data.schema import Schema
 from counterpath.data.status import FOUND, StatusCode
 from counterpath.explanation import io, summary, tables, wording
-from counterpath.explanation.milestones import MILESTONES, MOST, choose_points, keep_of, list_milestones, list_steps
+from counterpath.explanation.milestones import MILESTONES, MOST, choose_points, keep_of, list_milestones, steps_between
 from counterpath.explanation.summary import By
 from counterpath.explanation.tables import (
     BY_ROW,
+    FILE,
     FRAMES,
     PATH_BACK,
     PLAN,
-    check_number,
+    check_plan_number,
     check_plans,
     check_tables,
-    own_labels,
+    feature_columns,
+    labels_without_plan,
     path_features,
-    people_numbers,
+    person_numbers,
     plain_request,
     plan_numbers,
     plans_held,
     take_paths,
 )
-from counterpath.explanation.wording import Person, gather
+from counterpath.explanation.wording import Person, group_by_person
 from counterpath.utils.errors import InputError
 from counterpath.utils.files import write_text
 
@@ -55,16 +57,17 @@ class Explanation:
     Attributes:
         factuals: The rows as asked: original columns, dtypes and index.
         counterfactuals: The rows as returned, in the same shape.
-        status: For each row `status` (a value of `StatusCode`), `reason` (a sentence), `imputed` (the columns that were
-            filled in, separated by commas) and `binding` (which constraints stand in the way of a counterfactual; empty
-            where there is one, or nothing is known).
+        status: For each row `status` (a value of `StatusCode`), `reason` (a sentence), `fallback` (whether the search
+            itself got stuck, and the fallback found it), `binding` (which constraints stand in the way of a
+            counterfactual, a list of `kind`, `feature` and `reach`, as of `BindingConstraint`; empty where there is
+            one, or nothing is known) and `imputed` (a list of the columns that were filled in).
         outcome: For each row `class_before`, `probability_before`, `class_after` and `probability_after`: what the real
-            model predicts for the row as asked and as returned, and how probable it finds the *wanted* outcome. Nothing
-            is predicted for a row with an unknown category.
+            model predicts for the row as asked and as returned, and how probable it finds the *target*. Nothing is
+            predicted for a row with an unknown category.
         changed: For each row and feature, whether it changed.
         paths: Every step of every path: `row` (position in the tables above), `step`, the features, `probability` (of
-            the wanted outcome), `uncertainty`, `length` so far, `map_x` and `map_y`; its columns are `path_columns`.
-            Only those steps that are milestones, or none, if no more was to be kept: see `paths`.
+            the target), `uncertainty`, `length` so far, `map_x` and `map_y`; its columns are `path_columns`. Only those
+            steps that are milestones, or none, if no more was to be kept: see `paths`.
         schema: What the features are.
         request: What was asked for: `method`, `target_class` (`"other"` for any but the present one), `confidence`,
             `plans` if there are several, `paths` if not all points of paths were kept, and whatever else, all of it
@@ -73,8 +76,8 @@ class Explanation:
         note: What the map shows of the latent space.
         compute_measures: The measures, one row a row above, or a function that computes them when they are needed.
         diagnostics: What to know about the models behind it, in words.
-        quality: The same as numbers and findings, as `Diagnostics.told` has them; empty where they are not known.
-        made: When and with which versions it was made, and in how many seconds; empty where that is not known.
+        quality: The same as numbers and findings, as `Diagnostics` has them; empty where they are not known.
+        provenance: When and with which versions it was made, and in how many seconds; empty where that is not known.
     """
 
     factuals: pd.DataFrame
@@ -90,7 +93,7 @@ class Explanation:
     compute_measures: Callable[[], pd.DataFrame] | pd.DataFrame
     diagnostics: str = ""
     quality: Mapping[str, Any] = field(default_factory=dict)
-    made: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_tables({name: getattr(self, name) for name in FRAMES}, self.schema.names)
@@ -125,8 +128,8 @@ class Explanation:
             plan: Which plan of the person, from 1; by default the first.
 
         Returns:
-            One row a step: `step`, the features, `probability` of the wanted outcome, `uncertainty`, `length` so far,
-            `map_x`, `map_y`. A feature that has one of these names has `feature_` before its own. If only milestones
+            One row a step: `step`, the features, `probability` of the target, `uncertainty`, `length` so far, `map_x`,
+            `map_y`. A feature that has one of these names has `feature_` before its own. If only milestones
             were kept, these steps; `step` and `length` are still those of the whole path.
         """
         position = self._position(i, plan)
@@ -154,11 +157,11 @@ class Explanation:
 
         Its request says as `plan` which one it is, beside `plans`, how many were asked for.
         """
-        check_number(number, self.request)
+        check_plan_number(number, self.request)
         if self.plans == 1:
             return self
         positions = np.flatnonzero(plan_numbers(self.factuals.index, self.plans) == number).tolist()
-        own = own_labels(self.factuals.index[positions], self.plans)
+        own = labels_without_plan(self.factuals.index[positions], self.plans)
         return self._take(positions, own, self.request | {PLAN: number})
 
     @cached_property
@@ -172,11 +175,11 @@ class Explanation:
     @cached_property
     def _person(self) -> NDArray[np.int64]:
         """For each row the number of its person, from 0."""
-        return people_numbers(self.factuals.index, self.plans)
+        return person_numbers(self.factuals.index, self.plans)
 
     @cached_property
-    def _path_places(self) -> dict[int, NDArray[np.intp]]:
-        return tables.path_places(self.paths)
+    def _path_positions(self) -> dict[int, NDArray[np.intp]]:
+        return tables.path_positions(self.paths)
 
     @property
     def _count(self) -> int:
@@ -184,14 +187,14 @@ class Explanation:
         return int(self._person.max(initial=-1)) + 1
 
     def _steps(self, position: int) -> pd.DataFrame:
-        return self.paths.iloc[self._path_places.get(position, [])].drop(columns="row").reset_index(drop=True)
+        return self.paths.iloc[self._path_positions.get(position, [])].drop(columns="row").reset_index(drop=True)
 
     def _positions(self, rows: Any) -> list[int]:
         return tables.positions(self.factuals.index, rows, self.plans)
 
     def _position(self, row: Any, plan: int | None) -> int:
         if plan is not None:
-            check_number(plan, self.request)
+            check_plan_number(plan, self.request)
         return tables.position(self.factuals.index, row, plan, self.plans)
 
     def _take(
@@ -202,7 +205,7 @@ class Explanation:
         return replace(
             self,
             **tables if index is None else {name: table.set_axis(index) for name, table in tables.items()},
-            paths=take_paths(self.paths, self._path_places, positions),
+            paths=take_paths(self.paths, self._path_positions, positions),
             request=self.request if request is None else request,
             compute_measures=lambda: self._measures.iloc[positions],
         )
@@ -213,12 +216,12 @@ class Explanation:
 
         Columns: `feature`; `from` and `to` in original units; `change`, their difference, or "" where there is none.
         """
-        return wording.list_changes(self._frames, self.schema.names, self._amounts)
+        return tables.list_changes(self._frames, self.schema.names, self._numeric)
 
     @cached_property
     def sentences(self) -> pd.Series:
         """For each row, what would have to change, in plain language."""
-        texts = [row.sentence for row in self._tell(range(len(self)))]
+        texts = [row.sentence for row in self._describe(range(len(self)))]
         return pd.Series(texts, index=self.factuals.index, name="sentence", dtype=str)
 
     def milestones(self, i: Any, *, most: int = MOST, plan: int | None = None) -> pd.DataFrame:
@@ -241,7 +244,7 @@ class Explanation:
             instance "education: school → college; hours: 40 → 45", and "" in the first row. A feature of that name has
             `feature_` before it.
         """
-        return list_milestones(self.path(i, plan), self.schema, self._amounts, most, chosen=self._chosen)
+        return list_milestones(self.path(i, plan), self.schema, self._numeric, most, chosen=self._chosen)
 
     def summary(self, by: By | None = None) -> pd.DataFrame:
         """Who gets a counterfactual, at what cost, and through which features.
@@ -264,15 +267,15 @@ class Explanation:
         """
         changed = self.changed[list(self.schema.names)]
         rows = summary.cases(self.status, self._measures, changed, self.paths, self.plans)
-        return summary.summarise_all(rows) if by is None else summary.summarise_groups(rows, self.factuals, by)
+        return summary.summarise(rows, self.factuals, by)
 
     @cached_property
-    def _amounts(self) -> frozenset[str]:
-        return wording.amounts(self.schema, self.factuals)
+    def _numeric(self) -> frozenset[str]:
+        return tables.numeric_features(self.schema, self.factuals)
 
     @cached_property
     def _ranges(self) -> dict[str, tuple[float, float]]:
-        return wording.ranges(self.factuals, self.counterfactuals, self._amounts)
+        return tables.value_ranges(self.factuals, self.counterfactuals, self._numeric)
 
     @property
     def _chosen(self) -> bool:
@@ -287,25 +290,26 @@ class Explanation:
     def _frames(self) -> dict[str, pd.DataFrame]:
         return {name: getattr(self, name) for name in BY_ROW}
 
-    def _tell(self, positions: Iterable[int]) -> list[wording.Row]:
-        places = list(positions)
-        frames = {name: frame.iloc[places] for name, frame in self._frames.items()}
-        return wording.tell(frames, self.schema.names, self._amounts, self.request)
+    def _describe(self, positions: Iterable[int]) -> list[wording.Row]:
+        chosen = list(positions)
+        frames = {name: frame.iloc[chosen] for name, frame in self._frames.items()}
+        return wording.describe_rows(frames, self.schema.names, self._numeric, self.request)
 
     def _people(self, most: int, steps: bool = False) -> list[Person]:
-        """The first people, at least one, whole: with all their plans, and the steps of each if they are to be told."""
+        """The first people, at least one, whole: with all their plans, and the steps of each if they are wanted."""
         order = np.argsort(self._person, kind="stable")
-        places = order[self._person[order] < max(most, 1)].tolist()
-        rows = self._tell(places)
+        positions = order[self._person[order] < max(most, 1)].tolist()
+        rows = self._describe(positions)
         if steps:
-            rows = [replace(row, steps=self._told_steps(row, at)) for row, at in zip(rows, places, strict=True)]
-        return gather(rows, self._person[places].tolist())
+            rows = [self._with_steps(row, at) for row, at in zip(rows, positions, strict=True)]
+        return group_by_person(rows, self._person[positions].tolist())
 
-    def _told_steps(self, row: wording.Row, position: int) -> tuple[wording.Step, ...]:
+    def _with_steps(self, row: wording.Row, position: int) -> wording.Row:
         path = self._steps(position)
         if not row.status.found or not len(path):
-            return ()
-        return list_steps(path, self.schema, self._amounts, chosen=self._chosen)
+            return row
+        milestones = list_milestones(path, self.schema, self._numeric, chosen=self._chosen)
+        return replace(row, steps=steps_between(milestones))
 
     def __repr__(self) -> str:
         return self.to_text()
@@ -364,7 +368,7 @@ class Explanation:
             "note": self.note,
             "diagnostics": self.diagnostics,
             "quality": dict(self.quality),
-            "made": dict(self.made),
+            "provenance": dict(self.provenance),
         }
         text = io.dumps(frames, rest)
         if path is not None:
@@ -373,7 +377,7 @@ class Explanation:
 
     @classmethod
     def from_json(cls, source: str | Path) -> "Explanation":
-        """The explanation in a text that `to_json` made, or in the file that holds it."""
+        """The explanation in a text that `to_json` wrote, or in the file that holds it."""
         frames, rest = io.loads(source)
         try:
             return cls(
@@ -383,8 +387,8 @@ class Explanation:
                 note=rest["note"],
                 compute_measures=frames["measures"],
                 diagnostics=rest["diagnostics"],
-                quality=rest.get("quality", {}),
-                made=rest.get("made", {}),
+                quality=rest["quality"],
+                provenance=rest["provenance"],
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise InputError(f"the explanation is damaged: {type(error).__name__} {error}; write it again") from error
@@ -406,7 +410,11 @@ class Explanation:
         A feature that is called like one of these columns has `feature_` before its name, and where there are several
         plans, one that is called `plan` too.
         """
-        return io.flat(self.counterfactuals, self.status, self.outcome, self.schema.names, self.plans)
+        reserved = FILE if self.plans == 1 else (PLAN, *FILE)
+        answers = pd.concat([self.status, self.outcome], axis=1)[list(FILE)]
+        return pd.concat(
+            [self.counterfactuals.rename(columns=feature_columns(self.schema.names, reserved)), answers], axis=1
+        )
 
     def to_csv(self, path: str | Path) -> Path:
         """Write the table of `to_frame` as CSV; the rows' labels are called `row` if they have no name."""
@@ -446,16 +454,15 @@ class Explanation:
         """
         from counterpath.explanation.report import build
 
-        given = build.Wanted(title, tables or {}, baselines or {}, by, pages, about or {})
-        return build.gather(self, given).write(Path(path))
+        return build.write(Path(path), self, title, tables or {}, baselines or {}, by, pages, about or {})
 
     def _draw_path(self, steps: pd.DataFrame, position: int, path: Path | None = None) -> "Figure":
-        (row,) = self._tell([position])
+        (row,) = self._describe([position])
         moves = path_features(steps, self.schema.names)
-        stops = choose_points(moves, self.schema, self._amounts, chosen=self._chosen)[1:]
+        stops = choose_points(moves, self.schema, self._numeric, chosen=self._chosen)[1:]
         plan = f", {row.number.lower()}" if self.plans > 1 else ""
         title = f"Row {row.label}{plan}: the model says {row.before}, and {row.after} at the end"
-        asked = (wording.outcome(row.wanted), row.confidence)
+        asked = (wording.outcome(row.target), row.confidence)
         from counterpath.explanation.plots import figures
 
         return figures.draw_path(steps[["step", *PATH_BACK]], moves, self._ranges, title, asked, path, stops)

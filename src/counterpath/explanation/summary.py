@@ -1,9 +1,9 @@
-"""Who gets a counterfactual, at what cost, and through which features."""
+"""Who gets a counterfactual, at what cost, and through which features: by group, by feature, and by method."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -11,13 +11,25 @@ from numpy.typing import NDArray
 
 from counterpath.data.status import FOUND, StatusCode
 from counterpath.explanation import wording
-from counterpath.explanation.tables import PLAN, people_numbers, plan_numbers
+from counterpath.explanation.tables import PLAN, person_numbers, plan_numbers
 from counterpath.utils.errors import InputError, choose
 
+if TYPE_CHECKING:  # it imports this module
+    from counterpath.explanation.result import Explanation
+
 MOST_VALUES = 8
-"""A number with more distinct values than this is cut into quartiles before rows are grouped by it."""
+"""A number with more distinct values is cut into quartiles before rows are grouped by it: as many groups as a table can
+show without losing its reader, and enough for the days of a week."""
 
 COSTS = ("l0", "l1", "l2_sq", "ld_sq", "copy", "violation", "steps")
+"""What a summary has the mean of."""
+MEANS = ("l0", "l1", "l2_sq", "ld_sq", "copy", "violation", "ynn", "confidence", "steps")
+"""What a table of methods has the mean of: measures, and the number of steps of a path."""
+OWN = "Each method over the rows that it found"
+COMMON = "All methods over the rows that all of them found"
+_SEARCHED = tuple(code for code in StatusCode if code.searched)
+_OF_THE_SEARCH = ("flip ratio", "local", "gaps", "seconds")
+"""The columns of a table of methods that do not depend on which rows the means are over."""
 
 By: TypeAlias = str | Sequence[str] | pd.Series
 
@@ -45,7 +57,7 @@ class Cases:
         """The columns of a summary."""
         return ["n", "explained", "found", "gaps", *(["plans"] if self.plans > 1 else []), *COSTS, "changes most"]
 
-    def of(self, rows: NDArray[np.bool_]) -> "Cases":
+    def filter(self, rows: NDArray[np.bool_]) -> "Cases":
         """Some of the rows."""
         return Cases(self.status[rows], self.costs[rows], self.changed[rows], self.person[rows], self.plans)
 
@@ -59,21 +71,21 @@ class Cases:
             else is over the found rows, so over all plans.
         """
         found = self.status.isin(FOUND).to_numpy()
-        reached = self._people((self.status == StatusCode.FOUND).to_numpy())
-        explained = self._people(self.status.isin([kind for kind in StatusCode if kind.searched]).to_numpy())
+        reached = self._count_people((self.status == StatusCode.FOUND).to_numpy())
+        explained = self._count_people(self.status.isin(_SEARCHED).to_numpy())
         means = self.costs.reindex(columns=list(COSTS)).astype(float)[found].mean()
         values = {
-            "n": self._people(np.ones(len(found), dtype=bool)),
+            "n": self._count_people(np.ones(len(found), dtype=bool)),
             "explained": explained,
-            "found": self._people(found) / explained if explained else np.nan,
-            "gaps": (self._people(found) - reached) / explained if explained else np.nan,
+            "found": self._count_people(found) / explained if explained else np.nan,
+            "gaps": (self._count_people(found) - reached) / explained if explained else np.nan,
             "plans": found.sum() / explained if explained else np.nan,
             **{str(name): mean for name, mean in means.items()},
             "changes most": most_changed(self.changed[found]),
         }
         return {name: values[name] for name in self.columns}
 
-    def _people(self, rows: NDArray[np.bool_]) -> int:
+    def _count_people(self, rows: NDArray[np.bool_]) -> int:
         return len(np.unique(self.person[rows]))
 
 
@@ -85,39 +97,30 @@ def cases(
     if len(paths):
         costs = costs.assign(steps=paths.groupby("row")["step"].max().reindex(range(len(costs))))
     plain = status["status"].reset_index(drop=True), costs, changed.reset_index(drop=True)
-    return Cases(*plain, people_numbers(status.index, plans), plans)
+    return Cases(*plain, person_numbers(status.index, plans), plans)
 
 
-def summarise_all(rows: Cases) -> pd.DataFrame:
-    """A summary of one row."""
-    return pd.DataFrame([rows.summarise()], index=["all"], columns=rows.columns)
-
-
-def summarise_groups(rows: Cases, factuals: pd.DataFrame, by: By) -> pd.DataFrame:
-    """A summary with one row for each group of rows.
+def summarise(rows: Cases, factuals: pd.DataFrame, by: By | None) -> pd.DataFrame:
+    """A summary with one row over all, or for each group of rows.
 
     Args:
         rows: The rows.
         factuals: The rows as asked.
-        by: One or more of their columns, "plan", or a series with one value a row or a person.
+        by: One or more of their columns, "plan", or a series with one value a row or a person; None for one row.
     """
+    if by is None:
+        return pd.DataFrame([rows.summarise()], index=["all"], columns=rows.columns)
     keys = group_keys(rows, factuals, by)
     grouped = rows.status.groupby(keys if len(keys) > 1 else keys[0], observed=True, dropna=False)
     index, number = grouped.size().index, grouped.ngroup().to_numpy()
-    each = [rows.of(number == group).summarise() for group in range(len(index))]
+    each = [rows.filter(number == group).summarise() for group in range(len(index))]
     return pd.DataFrame(each, index=index, columns=rows.columns)
-
-
-def most_changed(changed: pd.DataFrame, count: int = 3) -> str:
-    """The features that change most often, with the share of rows in which they do."""
-    shares = changed.mean().sort_values(ascending=False, kind="stable") if len(changed) else pd.Series(dtype=float)
-    return ", ".join(f"{name} {wording.percent(share)}" for name, share in shares[shares > 0].head(count).items())
 
 
 def group_keys(rows: Cases, factuals: pd.DataFrame, by: By) -> list[pd.Series]:
     """What to group by, cut into quartiles where it is numbers with many values; by position, not label."""
     if isinstance(by, pd.Series):
-        chosen = [_one_each(by if by.name is not None else by.rename("group"), rows)]
+        chosen = [_expand(by if by.name is not None else by.rename("group"), rows)]
     else:
         columns = {str(name): factuals[name] for name in factuals}
         if rows.plans > 1:
@@ -128,7 +131,7 @@ def group_keys(rows: Cases, factuals: pd.DataFrame, by: By) -> list[pd.Series]:
     return [_quartiles(key.reset_index(drop=True)) for key in chosen]
 
 
-def _one_each(by: pd.Series, rows: Cases) -> pd.Series:
+def _expand(by: pd.Series, rows: Cases) -> pd.Series:
     """A value for each row, of as many values as there are rows or people."""
     count, people = len(rows.status), int(rows.person.max(initial=-1)) + 1
     if len(by) == count:
@@ -145,10 +148,22 @@ def _quartiles(key: pd.Series) -> pd.Series:
         return key
     edges = np.unique(key.quantile([0, 0.25, 0.5, 0.75, 1]).to_numpy(float))
     labels = [
-        f"{'over ' if place else ''}{wording.value(low)} to {wording.value(high)}"
-        for place, (low, high) in enumerate(pairwise(edges))
+        f"{'over ' if number else ''}{wording.value(low)} to {wording.value(high)}"
+        for number, (low, high) in enumerate(pairwise(edges))
     ]
     return pd.Series(pd.cut(key, edges.tolist(), labels=labels, include_lowest=True), name=key.name)
+
+
+def change_shares(changed: pd.DataFrame) -> dict[str, float]:
+    """The features that change at all, most often first, with the share of the rows in which they do."""
+    shares = changed.mean().sort_values(ascending=False, kind="stable") if len(changed) else pd.Series(dtype=float)
+    return {str(name): float(share) for name, share in shares[shares > 0].items()}
+
+
+def most_changed(changed: pd.DataFrame, count: int = 3) -> str:
+    """The features that change most often, with the share of rows in which they do."""
+    shares = list(change_shares(changed).items())[:count]
+    return ", ".join(f"{name} {wording.percent(share)}" for name, share in shares)
 
 
 @dataclass(frozen=True)
@@ -170,33 +185,96 @@ class Tally:
     typical: str
 
 
-def tally(old: pd.DataFrame, new: pd.DataFrame, changed: pd.DataFrame, numbers: frozenset[str]) -> tuple[Tally, ...]:
+def tally(old: pd.DataFrame, new: pd.DataFrame, changed: pd.DataFrame, numeric: frozenset[str]) -> tuple[Tally, ...]:
     """The features that change at all, most often first.
 
     Args:
         old: The rows as asked.
         new: The rows as returned.
         changed: Which features differ.
-        numbers: The features that are numbers.
+        numeric: The features that are numbers.
     """
-    shares = changed.mean().sort_values(ascending=False, kind="stable") if len(changed) else pd.Series(dtype=float)
-    names = [str(name) for name in shares[shares > 0].index]
-    return tuple(_tally(name, old[name], new[name], changed[name].to_numpy(bool), name in numbers) for name in names)
+    moved = {name: changed[name].to_numpy(bool) for name in change_shares(changed)}
+    return tuple(_tally(name, old[name], new[name], rows, name in numeric) for name, rows in moved.items())
 
 
-def _tally(name: str, old: pd.Series, new: pd.Series, moved: np.ndarray, number: bool) -> Tally:
+def _tally(name: str, old: pd.Series, new: pd.Series, moved: NDArray[np.bool_], numeric: bool) -> Tally:
     count, before, after = len(old), old[moved], new[moved]
-    if not number:
-        moves = (f"{wording.value(a)} → {wording.value(b)}" for a, b in zip(before, after, strict=True))
-        commonest = pd.Series(list(moves)).value_counts()
-        text = f"{commonest.index[0]} ({commonest.iloc[0]} of {len(before)})"
-        return Tally(name, len(before) / count, 0.0, 0.0, text)
+    if not numeric:
+        text, often = commonest_change(before, after)
+        return Tally(name, len(before) / count, 0.0, 0.0, f"{text} ({often} of {len(before)})")
     amount = (after.to_numpy(float) - before.to_numpy(float)).astype(float)
     low, middle, high = (_signed(value) for value in np.quantile(amount, (0.25, 0.5, 0.75)))
     text = middle if low == high else f"{middle} (half of them {low} to {high})"
     return Tally(name, len(before) / count, float((amount > 0).sum()) / count, float((amount < 0).sum()) / count, text)
 
 
+def commonest_change(old: pd.Series, new: pd.Series, form: Callable[[Any], str] = wording.value) -> tuple[str, int]:
+    """The change that most rows have, as text, and how many have it."""
+    changes = (f"{form(a)} → {form(b)}" for a, b in zip(old, new, strict=True))
+    counts = pd.Series(list(changes)).value_counts()
+    return str(counts.index[0]), int(counts.iloc[0])
+
+
 def _signed(value: float) -> str:
     text = wording.value(abs(value), digits=3)
     return f"+{text}" if value > 0 else f"−{text}" if value < 0 else text
+
+
+def comparison_table(
+    results: Mapping[str, "Explanation"], common: bool = False, seconds: Mapping[str, float] | None = None
+) -> pd.DataFrame:
+    """What several methods found for the same rows: one row a method, by its name.
+
+    Rows that had the wanted decision from the start were not searched, and count nowhere.
+
+    Args:
+        results: What each method found, one row a person.
+        common: Take the means over the rows for which every method found a counterfactual, the only fair way to compare
+            costs; else over those for which the method itself did.
+        seconds: How long each method took; by default as the explanations say.
+
+    Returns:
+        `n`, how many rows the means are over; `flip ratio`, the share of the searched rows for which the method found a
+        counterfactual; `local`, the same without rows that needed the fallback; `gaps`, the share whose counterfactual
+        is reached only across a gap in the data; the means `MEANS`; and `seconds`, for all rows.
+    """
+    first, *others = results
+    for name in others:
+        if not results[name].factuals.index.equals(results[first].factuals.index):
+            there = f"{len(results[name])} rows, and {first!r} {len(results[first])}"
+            raise InputError(
+                f"the results of {name!r} and {first!r} are not of the same rows: {name!r} has {there}; explain the "
+                "same table by both"
+            )
+    found = {name: result.status["status"].isin(FOUND).to_numpy() for name, result in results.items()}
+    shared = np.logical_and.reduce(list(found.values()))
+    rows = [_compare(result, found[name], shared if common else found[name]) for name, result in results.items()]
+    took = seconds or {name: float(result.provenance.get("seconds", np.nan)) for name, result in results.items()}
+    table = pd.DataFrame(rows, index=pd.Index(list(results), name="method"))
+    return table.assign(seconds=[took[name] for name in results])
+
+
+def both_tables(
+    results: Mapping[str, "Explanation"], seconds: Mapping[str, float] | None = None
+) -> dict[str, pd.DataFrame]:
+    """The table over each method's own rows and, without what would be said twice, over common ones, by their titles.
+
+    One method alone has no common rows.
+    """
+    own = {OWN: comparison_table(results, seconds=seconds)}
+    common = comparison_table(results, common=True, seconds=seconds).drop(columns=list(_OF_THE_SEARCH))
+    return own if len(results) == 1 else own | {COMMON: common}
+
+
+def _compare(result: "Explanation", found: NDArray[np.bool_], over: NDArray[np.bool_]) -> dict[str, Any]:
+    """One row of a table of methods, with means over some rows."""
+    status, searched = result.status["status"], int(result.status["status"].isin(_SEARCHED).sum())
+    local = found & ~result.status["fallback"].to_numpy(bool)
+    counts = {"flip ratio": found, "local": local, "gaps": (status == StatusCode.CROSSES_GAP).to_numpy()}
+    means = result.measures().reindex(columns=list(MEANS)).astype(float)[over].mean()
+    return {
+        "n": int(over.sum()),
+        **{name: float(rows.sum() / searched) if searched else np.nan for name, rows in counts.items()},
+        **{str(name): float(mean) for name, mean in means.items()},
+    }

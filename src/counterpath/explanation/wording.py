@@ -1,4 +1,4 @@
-"""A row's explanation in words: the only place that decides how values, changes and outcomes read."""
+"""An explanation in words: the only place that decides how values, changes, outcomes and measures read."""
 
 import math
 from collections import defaultdict
@@ -9,19 +9,133 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
-from counterpath.data.schema import Schema
 from counterpath.data.status import FOUND, BindingConstraint, Cause, Status, StatusCode
-from counterpath.explanation.tables import PLAN, PLANS, own_labels, plan_numbers, plans_held
+from counterpath.explanation.tables import PLAN, PLANS, changed_cells, labels_without_plan, plan_numbers, plans_held
 
+NOTICE = "A counterfactual explains the model; it promises nothing about the world."
 OTHER = "other"
-"""The wanted class of a request for any outcome but the present one."""
+"""The target class of a request for any outcome but the present one."""
 
 DIGITS = 4
-_MOST_DIGITS = 17
-_CHANGES_IN_A_LINE = 6
-_MOST_BINDING = 3  # constraints that a sentence names; more are counted
+"""Significant digits of a number: fewer would round years and most prices, more are noise to a reader."""
+_ALL_DIGITS = 17  # with these every float64 has a text of its own
+_LARGEST_WHOLE = 1e15  # below it a float64 holds whole numbers exactly, so all of their digits are true
+_CHANGES_IN_A_LINE = 6  # more do not fit into one line of a terminal
+_BINDING_IN_A_SENTENCE = 3  # those that cost most; a sentence that names more is not read to its end
+
+
+def value(given: Any, digits: int = DIGITS) -> str:
+    """A value of a table as text: whole numbers whole, others with `digits` significant digits or more if large."""
+    plain = given.item() if isinstance(given, np.generic) else given
+    if plain is None or plain is pd.NA or plain != plain:
+        return "–"
+    if isinstance(plain, bool) or not isinstance(plain, int | float):
+        return str(plain)
+    if isinstance(plain, int) or (math.isfinite(plain) and plain == round(plain) and abs(plain) < _LARGEST_WHOLE):
+        return str(int(plain))
+    return f"{plain:.0f}" if abs(plain) >= 10 ** (digits - 1) else f"{plain:.{digits}g}"
+
+
+def probability(given: float, digits: int = 2) -> str:
+    """A probability as text that never says 0 or 1 for what is not; "–" if there is none."""
+    if given is None or given != given:
+        return "–"
+    text, smallest = f"{given:.{digits}f}", 10.0**-digits
+    if float(text) == 0 < given:
+        return f"<{smallest:.{digits}f}"
+    return f">{1 - smallest:.{digits}f}" if given < 1 == float(text) else text
+
+
+def percent(share: float) -> str:
+    """A share as text; only none is 0 % and only all is 100 %."""
+    if 0 < share < 0.005 or 0.995 <= share < 1:
+        return "under 1 %" if share < 0.5 else "over 99 %"
+    return "–" if share != share else f"{100 * share:.0f} %"
+
+
+def shortfall(reached: float, asked: float) -> str:
+    """A probability beside the higher one that was asked for, with as many digits as it takes to tell them apart."""
+    texts = _distinct(probability, (reached, asked), digits=2)
+    return f"{texts[0]}, where {texts[1]} was asked"
+
+
+def outcome(target: str) -> str:
+    """The target class as part of a sentence."""
+    return "another outcome" if target == OTHER else target
+
+
+def listed(parts: Sequence[str]) -> str:
+    """Join parts of a sentence: "a", "a and b", "a, b, and c"."""
+    if len(parts) <= 2:
+        return " and ".join(parts)
+    return f"{', '.join(parts[:-1])}, and {parts[-1]}"
+
+
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """A number of things: "1 row", "2 rows"."""
+    return f"{count} {noun if count == 1 else plural or noun + 's'}"
+
+
+def texts(values: Sequence[Any]) -> tuple[str, ...]:
+    """Values of one feature as text, with as many digits as it takes to tell each from the one before it."""
+    return _distinct(value, values, DIGITS)
+
+
+def _distinct(form: Callable[[Any, int], str], values: Sequence[Any], digits: int) -> tuple[str, ...]:
+    differ = [old != new for old, new in pairwise(values)]
+    for more in range(digits, _ALL_DIGITS + 1):
+        written = tuple(form(each, more) for each in values)
+        if [old != new for old, new in pairwise(written)] == differ:
+            return written
+    return tuple(form(each, digits) for each in values)
+
+
+@dataclass(frozen=True)
+class Change:
+    """One feature that changed, as text; `direction` is 1 for up, -1 for down, 0 where there is no order."""
+
+    feature: str
+    old: str
+    new: str
+    direction: int = 0
+
+    @property
+    def arrow(self) -> str:
+        """The change as briefly as possible."""
+        return f"{self.feature} {self.old} → {self.new}"
+
+    @property
+    def entry(self) -> str:
+        """The change as one of a list, where names may have several words."""
+        return f"{self.feature}: {self.old} → {self.new}"
+
+    @property
+    def clause(self) -> str:
+        """The change as part of a sentence."""
+        verb = {1: "rose", -1: "fell", 0: "changed"}[self.direction]
+        return f"{self.feature} {verb} from {self.old} to {self.new}"
+
+
+def change(feature: str, old: Any, new: Any, ordered: bool) -> Change:
+    """Describe one change with as many digits as it takes to tell old from new."""
+    direction = (1 if new > old else -1) if ordered else 0
+    before, after = texts((old, new))
+    return Change(feature, before, after, direction)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a path that is told in a few: what changes, and how probable the target is then."""
+
+    changes: str
+    probability: float
+
+    @property
+    def line(self) -> str:
+        """The step for a terminal."""
+        return f"{self.changes or 'no change'} (p {probability(self.probability)})"
+
 
 _FALLBACK = (
     "The local search got stuck; this path leads straight through the latent space to the nearest point that the model "
@@ -58,25 +172,16 @@ def reason(status: Status, probability_after: float, confidence: float) -> str:
     """
     if status.code.found:
         return _FALLBACK if status.fallback else status.code.text
-    if status.binding:
-        blocked = _blocked(status.binding)
-        if status.cause is Cause.NO_TRAINING_ROW:
-            return f"{_CAUSES[status.cause]} {blocked}"
-        other = f"{probability(probability_after)}, but another class is more probable there"
-        score = shortfall(probability_after, confidence) if probability_after < confidence else other
-        return f"Within what may change the search came to a probability of {score}. {blocked}"
-    return f"{_CAUSES.get(status.cause, status.code.text)} {status.detail}".strip()
-
-
-def binding_text(constraints: Sequence[Mapping[str, Any]]) -> str:
-    """Binding constraints of a status in short, for a cell of a table."""
-    return "; ".join(str(BindingConstraint.from_json(constraint)) for constraint in constraints)
-
-
-def _blocked(constraints: Sequence[BindingConstraint]) -> str:
-    words = [f"{_constraint(one)} (else {probability(one.reach)})" for one in constraints[:_MOST_BINDING]]
-    rest = len(constraints) - len(words)
-    return f"In the way: {'; '.join(words)}{f'; and {rest} more' if rest else ''}."
+    if not status.binding:
+        return f"{_CAUSES.get(status.cause, status.code.text)} {status.detail}".strip()
+    named = [f"{_constraint(each)} (else {probability(each.reach)})" for each in status.binding]
+    more = len(named) - _BINDING_IN_A_SENTENCE
+    shown = "; ".join([*named[:_BINDING_IN_A_SENTENCE], *([f"and {more} more"] if more > 0 else [])])
+    if status.cause is Cause.NO_TRAINING_ROW:
+        return f"{_CAUSES[status.cause]} In the way: {shown}."
+    other = f"{probability(probability_after)}, but another class is more probable there"
+    score = shortfall(probability_after, confidence) if probability_after < confidence else other
+    return f"Within what may change the search came to a probability of {score}. In the way: {shown}."
 
 
 def _constraint(constraint: BindingConstraint) -> str:
@@ -85,48 +190,14 @@ def _constraint(constraint: BindingConstraint) -> str:
     return _BINDING[constraint.kind].format(constraint.feature)
 
 
-@dataclass(frozen=True)
-class Change:
-    """One feature that changed, as text; `direction` is 1 for up, -1 for down, 0 where there is no order."""
-
-    feature: str
-    old: str
-    new: str
-    direction: int = 0
-
-    @property
-    def arrow(self) -> str:
-        """The change for people in a hurry."""
-        return f"{self.feature} {self.old} → {self.new}"
-
-    @property
-    def entry(self) -> str:
-        """The change as one of a list, where names may have several words."""
-        return f"{self.feature}: {self.old} → {self.new}"
-
-    @property
-    def clause(self) -> str:
-        """The change as part of a sentence."""
-        verb = {1: "rose", -1: "fell", 0: "changed"}[self.direction]
-        return f"{self.feature} {verb} from {self.old} to {self.new}"
-
-
-@dataclass(frozen=True)
-class Step:
-    """One step of a path that is told in a few: what changes, and how probable the wanted outcome is then."""
-
-    changes: str
-    probability: float
-
-    @property
-    def line(self) -> str:
-        """The step for a terminal."""
-        return f"{self.changes or 'no change'} (p {probability(self.probability)})"
+def binding_text(constraints: Iterable[Mapping[str, Any]]) -> str:
+    """The binding constraints of a status in short, for a cell of a table."""
+    return "; ".join(str(BindingConstraint.from_json(constraint)) for constraint in constraints)
 
 
 @dataclass(frozen=True)
 class Row:
-    """All that is to be told about one row.
+    """All that there is to say about one row.
 
     Attributes:
         label: Its index label.
@@ -134,12 +205,12 @@ class Row:
         reason: The same as a sentence about this row.
         before: The class that the model predicts for the row as asked.
         after: The class that it predicts for the row as returned.
-        p_before: The probability of the wanted outcome for the row as asked.
+        p_before: The probability of the target for the row as asked.
         p_after: The same for the row as returned.
         changes: What differs between them.
-        wanted: The wanted class, or `OTHER`.
+        target: The target class, or `OTHER`.
         confidence: The probability that was asked for.
-        binding: Which constraints stand in the way of a counterfactual; empty if none is known to.
+        binding: Which constraints stand in the way of a counterfactual, in short; empty if none is known to.
         plan: Which of the person's plans this is, from 1.
         plans: How many plans were asked for.
         steps: How to get there, if that takes more than one step and was asked for.
@@ -153,9 +224,9 @@ class Row:
     p_before: float
     p_after: float
     changes: tuple[Change, ...]
-    wanted: str
+    target: str
     confidence: float
-    binding: tuple[BindingConstraint, ...] = ()
+    binding: str = ""
     plan: int = 1
     plans: int = 1
     steps: tuple[Step, ...] = ()
@@ -171,23 +242,22 @@ class Row:
         return self.plans > 1 and (self.status.found or self.plan > 1)
 
     @property
-    def line(self) -> str:
-        """One line for a terminal."""
-        return f"{self.label}: {self.brief}"
+    def probabilities(self) -> str:
+        """The probability of the target before and after."""
+        return f"{probability(self.p_before)} → {probability(self.p_after)}"
 
     @property
     def brief(self) -> str:
-        """What became of the row, for people in a hurry."""
-        obstacle = [f"in the way: {self.binding_text}"] if self.binding else []
+        """What became of the row, in one line."""
+        blocked = [f"in the way: {self.binding}"] if self.binding else []
         if self.status is StatusCode.UNKNOWN_CATEGORY:
             return f"{self.status} | {self.reason}"
         if self.status is StatusCode.NO_OTHER_PLAN:
-            return " | ".join([str(self.status), *obstacle])
-        head = f"{self.status} p {probability(self.p_before)} → {probability(self.p_after)}"
+            return " | ".join([str(self.status), *blocked])
         shown = [change.arrow for change in self.changes[:_CHANGES_IN_A_LINE]]
         more = len(self.changes) - len(shown)
         changes = f"{'; '.join(shown) or 'no change'}{f'; and {more} more' if more else ''}"
-        return " | ".join([head, changes, *obstacle])
+        return " | ".join([f"{self.status} p {self.probabilities}", changes, *blocked])
 
     @property
     def sentence(self) -> str:
@@ -200,255 +270,76 @@ class Row:
         """What the model says today, if that is worth a sentence of its own."""
         if self.status in (StatusCode.UNKNOWN_CATEGORY, StatusCode.ALREADY, StatusCode.NO_OTHER_PLAN):
             return ""
-        return f"The model says {self.before} (probability of {outcome(self.wanted)}: {probability(self.p_before)})."
+        return f"The model says {self.before} (probability of {outcome(self.target)}: {probability(self.p_before)})."
 
     @property
     def claim(self) -> str:
         """What it would say, and on what condition; or that there is no such thing."""
+        blocked = f" What stands in the way: {self.binding}." if self.binding else ""
+        clauses = listed([change.clause for change in self.changes])
+        p_after = probability(self.p_after)
         match self.status:
             case StatusCode.UNKNOWN_CATEGORY:
                 return f"This row is not explained. {self.reason}"
             case StatusCode.ALREADY:
-                return f"The model already says {self.after} ({probability(self.p_after)}): nothing has to change."
+                return f"The model already says {self.after} ({p_after}): nothing has to change."
             case StatusCode.FOUND | StatusCode.CROSSES_GAP:
-                condition = f"if {self._clauses}" if self.changes else "after changes too small to list"
-                told = probability(self.p_after)
-                told = f"probability of {outcome(self.wanted)}: {told}" if self.wanted == OTHER else told
-                return f"It would say {self.after} ({told}) {condition}.{self._gap}"
-            case StatusCode.NOT_FOUND:
-                return f"No counterfactual was found: {self._closest}.{self._obstacle}"
-            case StatusCode.OUT_OF_TIME:
-                return f"The time ran out before a counterfactual was found: {self._closest}.{self._obstacle}"
+                condition = f"if {clauses}" if self.changes else "after changes too small to list"
+                score = f"probability of {outcome(OTHER)}: {p_after}" if self.target == OTHER else p_after
+                crosses = self.status is StatusCode.CROSSES_GAP
+                gap = " But no chain of people leads there: the path crosses a gap in the data." if crosses else ""
+                return f"It would say {self.after} ({score}) {condition}.{gap}"
             case StatusCode.NO_OTHER_PLAN:
-                return f"No further plan that differs from the ones before was found.{self._obstacle}"
+                return f"No further plan that differs from the ones before was found.{blocked}"
+            case StatusCode.NOT_FOUND:
+                return f"No counterfactual was found: {self._closest(clauses)}.{blocked}"
+            case StatusCode.OUT_OF_TIME:
+                return f"The time ran out before a counterfactual was found: {self._closest(clauses)}.{blocked}"
 
-    @property
-    def binding_text(self) -> str:
-        """The constraints that stand in the way, in short."""
-        return "; ".join(map(str, self.binding))
-
-    @property
-    def _gap(self) -> str:
-        crosses = self.status is StatusCode.CROSSES_GAP
-        return " But no chain of people leads there: the path crosses a gap in the data." if crosses else ""
-
-    @property
-    def _closest(self) -> str:
+    def _closest(self, clauses: str) -> str:
         if not self.changes:
             return "nothing that was tried came closer than the row itself"
         there = f"{probability(self.p_after)}, but the model says {self.after} there"
         score = shortfall(self.p_after, self.confidence) if self.p_after < self.confidence else there
-        return f"the closest came to {score}, if {self._clauses}"
-
-    @property
-    def _obstacle(self) -> str:
-        return f" What stands in the way: {self.binding_text}." if self.binding else ""
-
-    @property
-    def _clauses(self) -> str:
-        return listed([change.clause for change in self.changes])
+        return f"the closest came to {score}, if {clauses}"
 
 
-def outcome(wanted: str) -> str:
-    """The wanted class as part of a sentence."""
-    return "another outcome" if wanted == OTHER else wanted
-
-
-def listed(parts: Sequence[str]) -> str:
-    """Join parts of a sentence: "a", "a and b", "a, b, and c"."""
-    if len(parts) <= 2:
-        return " and ".join(parts)
-    return f"{', '.join(parts[:-1])}, and {parts[-1]}"
-
-
-def value(given: Any, digits: int = DIGITS) -> str:
-    """A value of a table as text: whole numbers whole, others with `digits` significant digits or more if large."""
-    plain = given.item() if isinstance(given, np.generic) else given
-    if plain is None or plain is pd.NA or plain != plain:
-        return "–"
-    if isinstance(plain, bool) or not isinstance(plain, int | float):
-        return str(plain)
-    if isinstance(plain, int) or (math.isfinite(plain) and plain == round(plain) and abs(plain) < 1e15):
-        return str(int(plain))
-    return f"{plain:.0f}" if abs(plain) >= 10 ** (digits - 1) else f"{plain:.{digits}g}"
-
-
-def probability(given: float, digits: int = 2) -> str:
-    """A probability as text that never says 0 or 1 for what is not; "–" if there is none."""
-    if given is None or given != given:
-        return "–"
-    text, smallest = f"{given:.{digits}f}", 10.0**-digits
-    if float(text) == 0 < given:
-        return f"<{smallest:.{digits}f}"
-    return f">{1 - smallest:.{digits}f}" if given < 1 == float(text) else text
-
-
-def shortfall(reached: float, asked: float) -> str:
-    """A probability beside the higher one that was asked for, with as many digits as it takes to tell them apart."""
-    texts = _apart(probability, (reached, asked), digits=2)
-    return f"{texts[0]}, where {texts[1]} was asked"
-
-
-def percent(share: float) -> str:
-    """A share as text; only none is 0 % and only all is 100 %."""
-    if 0 < share < 0.005 or 0.995 <= share < 1:
-        return "under 1 %" if share < 0.5 else "over 99 %"
-    return "–" if share != share else f"{100 * share:.0f} %"
-
-
-def change(feature: str, old: Any, new: Any, ordered: bool) -> Change:
-    """Describe one change with as many digits as it takes to tell old from new."""
-    direction = (1 if new > old else -1) if ordered else 0
-    before, after = texts((old, new))
-    return Change(feature, before, after, direction)
-
-
-def texts(values: Sequence[Any]) -> tuple[str, ...]:
-    """Values of one feature as text, with as many digits as it takes to tell each from the one before it."""
-    return _apart(value, values, DIGITS)
-
-
-def _apart(form: Callable[[Any, int], str], values: Sequence[Any], digits: int) -> tuple[str, ...]:
-    differ = [old != new for old, new in pairwise(values)]
-    for more in range(digits, _MOST_DIGITS + 1):
-        told = tuple(form(each, more) for each in values)
-        if [old != new for old, new in pairwise(told)] == differ:
-            return told
-    return tuple(form(each, digits) for each in values)
-
-
-def amounts(schema: Schema, frame: pd.DataFrame) -> frozenset[str]:
-    """The features that are numbers, so that it makes sense to say by how much they changed."""
-    names = (feature.name for feature in schema if not feature.categories)
-    return frozenset(name for name in names if is_numeric_dtype(frame[name]) and not is_bool_dtype(frame[name]))
-
-
-def ranges(old: pd.DataFrame, new: pd.DataFrame, names: Collection[str]) -> dict[str, tuple[float, float]]:
-    """From where to where each number goes in the rows as asked and as returned."""
-    low, high = (
-        {name: [float(getattr(frame[name].astype(float), end)()) for frame in (old, new)] for name in names}
-        for end in ("min", "max")
-    )
-    return {name: (min(low[name]), max(high[name])) for name in sorted(names)}
-
-
-def headline(statuses: Sequence[str], request: Mapping[str, Any], people: Sequence[int]) -> str:
-    """One line about all rows, given the number of each one's person."""
-    rows, told = _rows(len(statuses)), _counted(statuses)
-    if plans_held(request) > 1:
-        count = len(set(people))
-        rows = f"{count} {'person' if count == 1 else 'people'}, up to {request[PLANS]} plans each"
-        told = _plans_counted(statuses, people)
-    elif request.get(PLAN) is not None:
-        rows = f"{rows}, plan {request[PLAN]} of {request[PLANS]}"
-    wanted = outcome(value(request["target_class"]))
-    asked = f"method {request['method']}, wanted {wanted}, confidence {value(request['confidence'])}"
-    return f"Explanation of {rows}: {told} ({asked})"
-
-
-def _rows(count: int) -> str:
-    return f"{count} row{'' if count == 1 else 's'}"
-
-
-def _counted(statuses: Sequence[str]) -> str:
-    found = sum(status in FOUND for status in statuses)
-    return ", ".join([f"{found} found{_across(statuses)}", *_others(statuses)])
-
-
-def _others(statuses: Sequence[str]) -> list[str]:
-    """What became of the rows without a counterfactual, each with their number."""
-    counts = {kind: statuses.count(kind) for kind in StatusCode if not kind.found}
-    return [f"{count} {kind.replace('_', ' ')}" for kind, count in counts.items() if count]
-
-
-def _across(statuses: Sequence[str]) -> str:
-    count = statuses.count(StatusCode.CROSSES_GAP)
-    return f" ({count} of them across a gap in the data)" if count else ""
-
-
-def _plans_counted(statuses: Sequence[str], people: Sequence[int]) -> str:
-    """How many plans those have who have any; then what became of the other people, of whom the first row tells."""
-    lucky = {person for status, person in zip(statuses, people, strict=True) if status in FOUND}
-    theirs = [status for status, person in zip(statuses, people, strict=True) if person in lucky]
-    first = {person: status for status, person in zip(reversed(statuses), reversed(people), strict=True)}
-    others = [status for person, status in first.items() if person not in lucky]
-    found = sum(status in FOUND for status in theirs)
-    plans = f"{found} plan{'' if found == 1 else 's'} found"
-    for_whom = f"{plans} for {len(lucky)} {'person' if len(lucky) == 1 else 'people'}" if lucky else plans
-    with_plans = ", ".join([for_whom + _across(theirs), *_others(theirs)])
-    return "; ".join([with_plans, *([", ".join(_others(others))] if others else [])])
-
-
-def changed_places(changed: pd.DataFrame, features: Sequence[str]) -> list[tuple[int, str]]:
-    """Which feature changed in which row, by position, row after row."""
-    rows, places = np.nonzero(changed[list(features)].to_numpy(bool))
-    return [(row, features[place]) for row, place in zip(rows.tolist(), places.tolist(), strict=True)]
-
-
-def list_changes(frames: Mapping[str, pd.DataFrame], features: Sequence[str], amounts: Collection[str]) -> pd.DataFrame:
-    """One row a changed feature, under the label of its row; see `Explanation.changes` for the columns.
-
-    Args:
-        frames: `factuals`, `counterfactuals` and `changed`.
-        features: The features, in the order in which their changes are told.
-        amounts: Those that are numbers, and have a difference.
-    """
-    places = changed_places(frames["changed"], features)
-    old, new = _values(frames, features)
-    columns = {
-        "feature": [name for _, name in places],
-        "from": [old[name][row] for row, name in places],
-        "to": [new[name][row] for row, name in places],
-        "change": [new[name][row] - old[name][row] if name in amounts else "" for row, name in places],
-    }
-    index = frames["factuals"].index[[row for row, _ in places]]
-    return pd.DataFrame(columns, index=index, dtype=object).astype({"feature": str})
-
-
-def tell(
-    frames: Mapping[str, pd.DataFrame], features: Sequence[str], amounts: Collection[str], request: Mapping[str, Any]
+def describe_rows(
+    frames: Mapping[str, pd.DataFrame], features: Sequence[str], numeric: Collection[str], request: Mapping[str, Any]
 ) -> list[Row]:
     """Describe rows.
 
     Args:
         frames: `factuals`, `counterfactuals`, `status`, `outcome` and `changed` of these rows.
-        features: The features, in the order in which their changes are told.
-        amounts: Those that are numbers and rise or fall; others change.
+        features: The features, in the order in which their changes are listed.
+        numeric: Those that are numbers and rise or fall; others change.
         request: What was asked for.
     """
-    old, new = _values(frames, features)
+    old, new = ({name: frames[key][name].tolist() for name in features} for key in ("factuals", "counterfactuals"))
     changes: dict[int, list[Change]] = defaultdict(list)
-    for row, name in changed_places(frames["changed"], features):
-        changes[row].append(change(name, old[name][row], new[name][row], ordered=name in amounts))
-    told = pd.concat([frames["status"], frames["outcome"]], axis=1).to_dict("records")
+    for row, name in changed_cells(frames["changed"], features):
+        changes[row].append(change(name, old[name][row], new[name][row], ordered=name in numeric))
     index, plans = frames["factuals"].index, plans_held(request)
-    rows = zip(own_labels(index, plans).tolist(), plan_numbers(index, plans).tolist(), told, strict=True)
+    answers = pd.concat([frames["status"], frames["outcome"]], axis=1).to_dict("records")
+    labels, numbers = labels_without_plan(index, plans).tolist(), plan_numbers(index, plans).tolist()
     return [
-        _row(label, plan, record, tuple(changes[place]), request) for place, (label, plan, record) in enumerate(rows)
+        Row(
+            label=value(label),
+            status=StatusCode(answer["status"]),
+            reason=answer["reason"],
+            before=value(answer["class_before"]),
+            after=value(answer["class_after"]),
+            p_before=_float(answer["probability_before"]),
+            p_after=_float(answer["probability_after"]),
+            changes=tuple(changes[position]),
+            target=value(request["target_class"]),
+            confidence=float(request["confidence"]),
+            binding=binding_text(answer["binding"]),
+            plan=plan,
+            plans=plans,
+        )
+        for position, (label, plan, answer) in enumerate(zip(labels, numbers, answers, strict=True))
     ]
-
-
-def _values(frames: Mapping[str, pd.DataFrame], features: Sequence[str]) -> tuple[dict[str, list[Any]], ...]:
-    """The values of every feature, as asked and as returned."""
-    return tuple({name: frames[key][name].tolist() for name in features} for key in ("factuals", "counterfactuals"))
-
-
-def _row(label: Any, plan: int, told: dict[Any, Any], changes: tuple[Change, ...], request: Mapping[str, Any]) -> Row:
-    return Row(
-        label=value(label),
-        status=StatusCode(told["status"]),
-        reason=told["reason"],
-        binding=tuple(BindingConstraint.from_json(one) for one in told["binding"]),
-        before=value(told["class_before"]),
-        after=value(told["class_after"]),
-        p_before=_float(told["probability_before"]),
-        p_after=_float(told["probability_after"]),
-        changes=changes,
-        wanted=value(request["target_class"]),
-        confidence=float(request["confidence"]),
-        plan=plan,
-        plans=plans_held(request),
-    )
 
 
 def _float(value: Any) -> float:
@@ -477,10 +368,10 @@ class Person:
         return tuple(row for row in self.rows if row.status.found)
 
     @property
-    def told(self) -> tuple[Row, ...]:
-        """The rows that have something to tell: not that there is no further plan, and no sad news twice."""
-        old = (StatusCode.NO_OTHER_PLAN, self.first.status)
-        return (self.first, *(row for row in self.rows[1:] if row.status.found or row.status not in old))
+    def shown(self) -> tuple[Row, ...]:
+        """The rows with something to say: not that there is no further plan, and no failure twice."""
+        known = (StatusCode.NO_OTHER_PLAN, self.first.status)
+        return (self.first, *(row for row in self.rows[1:] if row.status.found or row.status not in known))
 
     @property
     def missing(self) -> tuple[Row, ...]:
@@ -500,22 +391,18 @@ class Person:
 
     @property
     def lines(self) -> list[str]:
-        """One line a plan for a terminal, the label only on the first; below it the plan's steps, if they are told."""
-        texts = [text for row in self.told for text in (self._head(row), *_steps(row))]
+        """One line a plan for a terminal, the label only on the first; below it the plan's steps, if there are any."""
+        texts = []
+        for row in self.shown:
+            texts.append(f"{row.number.lower()}: {row.brief}" if row.is_plan else row.brief)
+            texts += [f"{number:>3}. {step.line}" for number, step in enumerate(row.steps, start=1)]
         if self.missing:
             texts.append(f"{which(self.missing).lower()}: {self.missing[0].brief}")
         label = self.first.label + (", " if self.first.is_plan else ": ")
-        return [(" " * len(label) if place else label) + text for place, text in enumerate(texts)]
-
-    def _head(self, row: Row) -> str:
-        return f"{row.number.lower()}: {row.brief}" if row.is_plan else row.brief
+        return [(" " * len(label) if position else label) + text for position, text in enumerate(texts)]
 
 
-def _steps(row: Row) -> list[str]:
-    return [f"{number:>3}. {step.line}" for number, step in enumerate(row.steps, start=1)]
-
-
-def gather(rows: Iterable[Row], people: Iterable[int]) -> list[Person]:
+def group_by_person(rows: Iterable[Row], people: Iterable[int]) -> list[Person]:
     """Rows by person, given the number of each row's person, in rising order."""
     paired = groupby(zip(people, rows, strict=True), key=lambda pair: pair[0])
     return [Person(tuple(row for _, row in pairs)) for _, pairs in paired]
@@ -525,3 +412,100 @@ def which(rows: tuple[Row, ...]) -> str:
     """The numbers of plans as the beginning of a sentence: "Plan 2 of 3", "Plans 2 and 3 of 3"."""
     numbers = listed([str(row.plan) for row in rows])
     return f"Plan{'' if len(rows) == 1 else 's'} {numbers} of {rows[0].plans}"
+
+
+def headline(statuses: Sequence[str], request: Mapping[str, Any], people: Sequence[int]) -> str:
+    """One line about all rows, given the number of each one's person."""
+    if plans_held(request) > 1:
+        rows = f"{counted(len(set(people)), 'person', 'people')}, up to {request[PLANS]} plans each"
+        results = _count_plans(statuses, people)
+    else:
+        rows = counted(len(statuses), "row")
+        rows += f", plan {request[PLAN]} of {request[PLANS]}" if request.get(PLAN) is not None else ""
+        found = sum(status in FOUND for status in statuses)
+        results = ", ".join([f"{found} found{_across(statuses)}", *_without(statuses)])
+    target = outcome(value(request["target_class"]))
+    asked = f"method {request['method']}, wanted {target}, confidence {value(request['confidence'])}"
+    return f"Explanation of {rows}: {results} ({asked})"
+
+
+def _without(statuses: Sequence[str]) -> list[str]:
+    """What became of the rows without a counterfactual, each with their number."""
+    counts = {code: statuses.count(code) for code in StatusCode if not code.found}
+    return [f"{count} {code.replace('_', ' ')}" for code, count in counts.items() if count]
+
+
+def _across(statuses: Sequence[str]) -> str:
+    count = statuses.count(StatusCode.CROSSES_GAP)
+    return f" ({count} of them across a gap in the data)" if count else ""
+
+
+def _count_plans(statuses: Sequence[str], people: Sequence[int]) -> str:
+    """How many plans those have who have any; then what became of the other people, of whom the first row says it."""
+    rows = list(zip(statuses, people, strict=True))
+    explained = {person for status, person in rows if status in FOUND}
+    theirs = [status for status, person in rows if person in explained]
+    first = {person: status for status, person in reversed(rows)}
+    others = [status for person, status in first.items() if person not in explained]
+    plans = f"{counted(sum(status in FOUND for status in theirs), 'plan')} found"
+    plans += f" for {counted(len(explained), 'person', 'people')}" if explained else ""
+    found = ", ".join([plans + _across(theirs), *_without(theirs)])
+    return "; ".join([found, *([", ".join(_without(others))] if others else [])])
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """A number of a table, for a reader who has not met it.
+
+    Attributes:
+        label: What to call it.
+        text: What it says.
+        form: How to write it.
+    """
+
+    label: str
+    text: str
+    form: Callable[[Any], str] = value
+
+
+def _short(number: Any) -> str:
+    return value(number, digits=3)
+
+
+def _yes(share: Any) -> str:
+    return value(share) if share != share else "yes" if share else "no"
+
+
+_UNIT = "1 is the whole range of one feature, or another category"
+
+MEANINGS: dict[str, Meaning] = {
+    "valid": Meaning("decided as asked", "whether the model decides as asked on the row as returned", percent),
+    "confidence": Meaning("probability", "what the model gives the wanted outcome then", probability),
+    "l0": Meaning("features changed", "how many features are different", _short),
+    "l1": Meaning("size of the change", f"all changes added up (L1); {_UNIT}", _short),
+    "l2": Meaning("distance", f"straight-line distance to the row as asked (L2); {_UNIT}", _short),
+    "l2_sq": Meaning("distance, squared", "its square, which punishes large changes (L2²)", _short),
+    "linf": Meaning("largest change", f"of any one feature (L∞); {_UNIT}", _short),
+    "ld": Meaning("distance to data", "to the nearest training row (LD): 0 is somebody real, far is nobody", _short),
+    "ld_sq": Meaning("distance to data, squared", "to the nearest training row (LD²): 0 is somebody real", _short),
+    "copy": Meaning("copies", "the share that is equal to a training row, so somebody's own record", percent),
+    "violation": Meaning("immutable changed", "how many immutable features changed; 0 is right", _short),
+    "ynn": Meaning("neighbours alike", "share of the five nearest training rows decided the same", percent),
+    "redundancy": Meaning("needless changes", "how many changes, each alone, could be taken back", _short),
+    "steps": Meaning("steps", "points on the way there", _short),
+    "n": Meaning("n", "how many the means in this row of the table are over"),
+    "explained": Meaning("searched", "for how many a counterfactual was looked for"),
+    "found": Meaning("found", "the share of the searched ones for whom there is a counterfactual", percent),
+    "flip ratio": Meaning("found", "the share of the searched ones with a counterfactual", percent),
+    "local": Meaning("found unaided", "the same without those that were led out of a dead end", percent),
+    "gaps": Meaning("across a gap", "the share reached only where the data have nobody", percent),
+    "plans": Meaning("plans each", "how many different plans there are, on average", _short),
+    "changes most": Meaning("changes most", "the features that change most often, and in how many"),
+    "seconds": Meaning("seconds", "for all rows together", lambda value: "–" if value != value else f"{value:.1f}"),
+}
+"""The measures and counts of tables over many rows, by their names."""
+
+ROW_MEANINGS: dict[str, Meaning] = MEANINGS | {
+    "copy": Meaning("copy", "whether it is equal to a training row, so somebody's own record", _yes),
+}
+"""The same for one row."""

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from counterpath.data.status import FOUND
 from counterpath.explanation import Explanation, wording
-from counterpath.explanation.plots.figures import MOST_FEATURES
-from counterpath.explanation.plots.style import INK, SOFT
-from counterpath.explanation.wording import amounts
+from counterpath.explanation.plots.style import INK, MOST_FEATURES, SOFT
+from counterpath.explanation.tables import numeric_features
 from counterpath.explorer.plotting import (
     FALLS,
     FONT,
@@ -177,7 +176,7 @@ def changes_figure(result: Explanation) -> Figure:
     drawn = changing[:MOST_FEATURES]
     if not drawn:
         return nothing(f"No {unit} was found, so there is nothing to draw.")
-    numbers = amounts(result.schema, result.factuals)
+    numbers = numeric_features(result.schema, result.factuals)
     directions = {name: _direction(old[name], new[name], name in numbers)[changed[name].to_numpy()] for name in drawn}
     told = {name: _typical(old[name], new[name], changed[name].to_numpy(), name in numbers) for name in drawn}
     height, hidden = _ROW * len(drawn), len(changing) - len(drawn)

@@ -7,10 +7,8 @@ from typing import Any
 import pandas as pd
 
 from counterpath.explanation import Explanation, wording
-from counterpath.explanation.plots.figures import MOST_FEATURES
-from counterpath.explanation.plots.style import INK, PALETTE
-from counterpath.explanation.tables import path_features
-from counterpath.explanation.wording import amounts
+from counterpath.explanation.plots.style import INK, MOST_FEATURES, PALETTE
+from counterpath.explanation.tables import numeric_features, path_features
 from counterpath.explorer.plotting import (
     LINE,
     PAPER,
@@ -74,7 +72,7 @@ def path_figure(result: Explanation, i: Any, plan: int | None = None, step: int 
     features = path_features(path, result.schema.names)
     moving = [name for name in result.schema.names if features[name].astype(object).nunique(dropna=False) > 1]
     drawn = moving[:MOST_FEATURES]
-    numbers = amounts(result.schema, result.factuals)
+    numbers = numeric_features(result.schema, result.factuals)
     steps = path["step"].tolist()
     stops = result.milestones(i, plan=plan).iloc[1:]
     confidence = float(result.request["confidence"])

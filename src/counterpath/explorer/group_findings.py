@@ -11,8 +11,8 @@ from nicegui import ui
 
 from counterpath.data.schema import Schema
 from counterpath.explanation import Explanation, StatusCode, summary, wording
-from counterpath.explanation.tables import BY_ROW
-from counterpath.explanation.wording import amounts, tell
+from counterpath.explanation.tables import BY_ROW, numeric_features
+from counterpath.explanation.wording import describe_rows
 from counterpath.explorer import parts
 from counterpath.explorer.figures_group import FEW, changes_figure, measures_figure, shares_figure
 from counterpath.explorer.plotting import Drawing
@@ -122,8 +122,8 @@ def obstacles(result: Explanation) -> list[tuple[str, int]]:
 def people_rows(result: Explanation, places: Sequence[int]) -> list[tuple[str, str, str, str]]:
     """For each place the label, what became of it, the probabilities and the changes, as text."""
     frames = {name: getattr(result, name).iloc[list(places)] for name in BY_ROW}
-    numbers = amounts(result.schema, result.factuals)
-    rows = tell(frames, result.schema.names, numbers, result.request)
+    numbers = numeric_features(result.schema, result.factuals)
+    rows = describe_rows(frames, result.schema.names, numbers, result.request)
     return [
         (
             row.label,

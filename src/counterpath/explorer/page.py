@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from nicegui import app as pages
 from nicegui import ui
 
-from counterpath.explanation.report.page import NOTICE
+from counterpath.explanation.wording import NOTICE
 from counterpath.explorer import parts, theme
 from counterpath.explorer.explorer import Explorer
 from counterpath.explorer.group import group_view

@@ -16,7 +16,7 @@ from counterpath.data.schema import Number
 from counterpath.data.tables import alike, restore, to_pandas
 from counterpath.explainer.explainer import Explainer
 from counterpath.explanation import Explanation, plan_index
-from counterpath.explanation.tables import PATH_BACK, PATH_FRONT, beside
+from counterpath.explanation.tables import PATH_BACK, PATH_FRONT, feature_columns
 from counterpath.fitting.prepare import prepare_rows
 from counterpath.service.queue import STOPPING, BusyError, Call, LateError, Line, Question
 from counterpath.service.schemas import Answer, Asked
@@ -82,7 +82,7 @@ def part_of(
     positions = list(range(first * whole.plans, last * whole.plans))
     part = whole._take(positions, plan_index(index, whole.plans), whole.request | {"time_limit": time_limit})
     kinds = {name: restore(kind) for name, kind in explainer.encoder_.dtypes.items()}
-    in_paths = beside(whole.schema.names, PATH_FRONT + PATH_BACK)
+    in_paths = feature_columns(whole.schema.names, PATH_FRONT + PATH_BACK)
     return replace(
         part,
         counterfactuals=part.counterfactuals.assign(**_narrowed(part.counterfactuals, kinds)),

@@ -23,8 +23,14 @@ from counterpath.explainer.explainer import Explainer
 from counterpath.explainer.request import OTHER
 from counterpath.explanation import Explanation, StatusCode
 from counterpath.explanation.milestones import ALL, END, KEEPS, MILESTONES, list_milestones
-from counterpath.explanation.tables import CHANGES, PATH_BACK, PATH_FRONT, beside
-from counterpath.explanation.wording import amounts, changed_places
+from counterpath.explanation.tables import (
+    CHANGES,
+    PATH_BACK,
+    PATH_FRONT,
+    changed_cells,
+    feature_columns,
+    numeric_features,
+)
 from counterpath.search.methods import method_names
 from counterpath.service.settings import Settings
 
@@ -271,7 +277,7 @@ def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
 def _changes(explanation: Explanation) -> dict[int, list[dict[str, Any]]]:
     """By row what changed."""
     found: dict[int, list[dict[str, Any]]] = defaultdict(list)
-    places = changed_places(explanation.changed, explanation.schema.names)
+    places = changed_cells(explanation.changed, explanation.schema.names)
     for (row, _), change in zip(places, explanation.changes.to_dict("records"), strict=True):
         difference = None if change["change"] == "" else plain(change["change"])
         ends = {"feature": change["feature"], "from": plain(change["from"]), "to": plain(change["to"])}
@@ -283,7 +289,7 @@ def _ways(explanation: Explanation) -> dict[int, list[dict[str, Any]]] | None:
     """By row its path, or the milestones of it; None if neither was to be kept."""
     if explanation.kept_paths not in (ALL, MILESTONES):
         return None
-    schema, numbers = explanation.schema, amounts(explanation.schema, explanation.factuals)
+    schema, numbers = explanation.schema, numeric_features(explanation.schema, explanation.factuals)
     found: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for row, path in explanation.paths.groupby("row", sort=False):
         if explanation.kept_paths == ALL:
@@ -297,7 +303,7 @@ def _ways(explanation: Explanation) -> dict[int, list[dict[str, Any]]] | None:
 
 
 def _points(path: pd.DataFrame, schema: Schema, reserved: tuple[str, ...]) -> list[dict[str, Any]]:
-    columns = beside(schema.names, reserved)
+    columns = feature_columns(schema.names, reserved)
     features = records(path[list(columns.values())].set_axis(list(columns), axis=1))
     rest = records(path[["step", *PATH_BACK]])
     return [{**point, "features": row} for point, row in zip(rest, features, strict=True)]

@@ -1,6 +1,6 @@
-"""The figures of an explanation, from tables: what changes, one row's path, and the latent map."""
+"""The figures of explanations, from tables: what changes, one row's path, the latent map, and methods side by side."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -10,19 +10,28 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
+from matplotlib.legend import Legend
 from matplotlib.ticker import MaxNLocator, PercentFormatter
+from numpy.typing import NDArray
 
 from counterpath.explanation import wording
-from counterpath.explanation.plots.style import INK, PALETTE, SOFT, figure, plain
+from counterpath.explanation.plots.style import COLORS, INK, MOST_FEATURES, PALETTE, SOFT, figure, plain
+from counterpath.explanation.summary import change_shares, commonest_change
 
 Ranges: TypeAlias = Mapping[str, tuple[float, float]]
 """The smallest and the largest value of each feature that is a number."""
 
-MOST_FEATURES = 15
 MOST_PATHS = 30
+"""How many paths are drawn on a map: more cover each other."""
+MOST_COMPARED = 9
+"""How many features are drawn for several methods, those that most of them change: with the map, a page."""
 
 _UP, _DOWN, _OTHER = "#0072B2", "#D55E00", "#8a929c"
-_LABEL_WIDTH = 26
+_PALE = ("#c4cad2", "#ecd08a", "#b5d5c5", "#d9c2dd", "#b8d4ea")
+"""Classes where paths have the colours of methods, which must stand out."""
+_LABEL_WIDTH = 26  # characters of a label that fit beside a panel; those of a value beside a narrow one are fewer
+_VALUE_WIDTH = 15
+_RASTERIZED = 500  # from so many points on, a drawing of them is smaller as an image than as shapes
 
 
 def draw_changes(
@@ -43,65 +52,60 @@ def draw_changes(
         path: Where to save the figure, if anywhere.
         unit: What a row is.
     """
-    shares = changed.mean().sort_values(ascending=False, kind="stable") if len(changed) else pd.Series(dtype=float)
-    names = [str(name) for name in shares[shares > 0].index]
+    names = list(change_shares(changed))
     shown = names[:MOST_FEATURES]
     with figure(path, 8.6, 1.3 + 0.36 * max(len(shown), 2)) as fig:
         if not shown:
-            return _say(fig, f"No {unit} was found, so there is nothing to draw.")
+            return _write_only(fig, f"No {unit} was found, so there is nothing to draw.")
         often, amount = fig.subplots(1, 2, sharey=True, width_ratios=(1, 1.25))
-        for place, name in enumerate(shown):
+        for y, name in enumerate(shown):
             moved = changed[name].to_numpy(bool)
-            _often(often, place, _directions(old[name], new[name], name in ranges)[moved], len(changed))
             if name in ranges:
-                _amounts(amount, place, (new[name] - old[name]).to_numpy(float)[moved], ranges[name])
+                difference = (new[name] - old[name]).to_numpy(float)[moved]
+                _draw_shares(often, y, np.sign(difference), len(changed))
+                _draw_amounts(amount, y, difference, ranges[name])
             else:
-                _commonest(amount, place, old[name][moved], new[name][moved])
+                _draw_shares(often, y, np.zeros(int(moved.sum())), len(changed))
+                _draw_commonest(amount, y, old[name][moved], new[name][moved])
         _finish_changes(often, amount, shown, len(changed), len(names) - len(shown), unit)
     return fig
 
 
-def _directions(old: pd.Series, new: pd.Series, number: bool) -> Any:
-    return np.sign((new - old).to_numpy(float)) if number else np.zeros(len(old))
-
-
-def _often(axes: Axes, place: int, direction: Any, count: int) -> None:
+def _draw_shares(axes: Axes, y: int, direction: NDArray[np.float64], count: int) -> None:
+    """In how many of all rows a feature rises, falls, or changes without an order."""
     left = 0.0
     for sign, color in ((1, _UP), (-1, _DOWN), (0, _OTHER)):
         share = float((direction == sign).sum()) / count
-        axes.barh(place, share, left=left, color=color, height=0.62)
+        axes.barh(y, share, left=left, color=color, height=0.62)
         left += share
-    axes.annotate(
-        wording.percent(left), (left, place), textcoords="offset points", xytext=(4, 0), va="center", fontsize=8
-    )
+    axes.annotate(wording.percent(left), (left, y), textcoords="offset points", xytext=(4, 0), va="center", fontsize=8)
 
 
-def _amounts(axes: Axes, place: int, difference: Any, limits: tuple[float, float]) -> None:
+def _draw_amounts(axes: Axes, y: int, difference: NDArray[np.float64], limits: tuple[float, float]) -> None:
     """Points, the middle half as a band, and the median, all as shares of the range."""
     scaled = difference / ((limits[1] - limits[0]) or 1.0)
     low, middle, high = np.quantile(scaled, (0.25, 0.5, 0.75))
     jitter = np.random.default_rng(0).uniform(-0.2, 0.2, len(scaled))
     colors = np.where(scaled > 0, _UP, _DOWN)
-    axes.barh(place, high - low, left=low, height=0.62, color="#dfe4ea", zorder=1)
-    axes.scatter(scaled, place + jitter, s=12, c=colors, alpha=0.65, lw=0, zorder=2, rasterized=len(scaled) > 500)
-    axes.plot([middle, middle], [place - 0.31, place + 0.31], color=INK, lw=1.6, zorder=1.5)
+    many = len(scaled) > _RASTERIZED
+    axes.barh(y, high - low, left=low, height=0.62, color="#dfe4ea", zorder=1)
+    axes.scatter(scaled, y + jitter, s=12, c=colors, alpha=0.65, lw=0, zorder=2, rasterized=many)
+    axes.plot([middle, middle], [y - 0.31, y + 0.31], color=INK, lw=1.6, zorder=1.5)
 
 
-def _commonest(axes: Axes, place: int, old: pd.Series, new: pd.Series) -> None:
-    """A category has no amount; say its commonest change instead."""
-    moves = pd.Series([f"{_short(a)} → {_short(b)}" for a, b in zip(old, new, strict=True)]).value_counts(sort=True)
-    text = f"{moves.index[0]}  ({moves.iloc[0]} of {len(old)})"
+def _draw_commonest(axes: Axes, y: int, old: pd.Series, new: pd.Series) -> None:
+    """A category has no amount; write its commonest change instead."""
+    change, count = commonest_change(old, new, _short)
     look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8, "color": SOFT}
     background = {"facecolor": "white", "edgecolor": "none", "pad": 2}
-    axes.annotate(text, (0.5, place), xycoords=("axes fraction", "data"), bbox=background, **look)
+    text = f"{change}  ({count} of {len(old)})"
+    axes.annotate(text, (0.5, y), xycoords=("axes fraction", "data"), bbox=background, **look)
 
 
 def _finish_changes(often: Axes, amount: Axes, names: list[str], rows: int, hidden: int, unit: str) -> None:
     often.set_yticks(range(len(names)), [_short(name) for name in names])
     often.set_ylim(len(names) - 0.5, -0.5)
-    often.set(
-        xlim=(0, 1.12), xticks=(0, 0.5, 1), title=f"How often it changes ({rows} {unit}{'s' if rows != 1 else ''})"
-    )
+    often.set(xlim=(0, 1.12), xticks=(0, 0.5, 1), title=f"How often it changes ({wording.counted(rows, unit)})")
     often.xaxis.set_major_formatter(PercentFormatter(1.0))
     often.tick_params(axis="y", length=0)
     widest = max(0.05, *(abs(limit) for limit in amount.dataLim.intervalx if np.isfinite(limit)), 0.05)
@@ -120,7 +124,7 @@ def _finish_changes(often: Axes, amount: Axes, names: list[str], rows: int, hidd
 
 
 def draw_path(
-    told: pd.DataFrame,
+    steps: pd.DataFrame,
     features: pd.DataFrame,
     ranges: Ranges,
     title: str,
@@ -131,30 +135,30 @@ def draw_path(
     """Draw one path: probability, uncertainty where it is known, and every feature that moves.
 
     Args:
-        told: One row a step: `step`, `probability`, `uncertainty`.
+        steps: One row a step: `step`, `probability`, `uncertainty`.
         features: The features at every step.
         ranges: The features that are numbers; each is drawn over this range, widened by the path.
         title: The heading.
-        asked: The wanted outcome and the confidence.
+        asked: The target, in words, and the confidence.
         path: Where to save the figure, if anywhere.
         milestones: Where the steps of a short account of the path end, by position; the numbers of several are drawn.
     """
-    step = told["step"].to_numpy(float)
-    moving = [str(name) for name in features if features[name].astype(object).nunique(dropna=False) > 1]
+    step, probability = steps["step"].to_numpy(float), steps["probability"].to_numpy(float)
+    moving = [str(name) for name in features if _differs(features[name])]
     shown = moving[:MOST_FEATURES]
-    uncertain = bool(told["uncertainty"].notna().any())
+    uncertain = bool(steps["uncertainty"].notna().any())
     heights = [1.6, *([0.9] if uncertain else []), *([0.62] * len(shown))]
     with figure(path, 7.4, 0.9 + sum(heights)) as fig:
         panels = fig.subplots(len(heights), 1, sharex=True, height_ratios=heights, squeeze=False)[:, 0]
-        _probability(panels[0], step, told["probability"].to_numpy(float), *asked)
+        _draw_probability(panels[0], step, probability, *asked)
         if len(milestones) > 1:
-            _milestones(panels[0], step[list(milestones)], told["probability"].to_numpy(float)[list(milestones)])
+            _number_milestones(panels[0], step[list(milestones)], probability[list(milestones)])
         if uncertain:
-            panels[1].plot(step, told["uncertainty"], color=PALETTE[3], marker=_marker(step), ms=3)
+            panels[1].plot(step, steps["uncertainty"], color=PALETTE[3], marker=_marker(step), ms=3)
             panels[1].set_ylabel("uncertainty", rotation=0, ha="right", va="center")
             panels[1].yaxis.set_major_locator(MaxNLocator(3))
         for axes, name in zip(panels[len(panels) - len(shown) :], shown, strict=True):
-            _feature(axes, step, features[name], ranges.get(name))
+            _draw_feature(axes, step, features[name], ranges.get(name))
         hidden = len(moving) - len(shown)
         panels[-1].set_xlabel("step" + (f"   ({hidden} more features move)" if hidden else ""))
         panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -164,7 +168,7 @@ def draw_path(
     return fig
 
 
-def _probability(axes: Axes, step: Any, probability: Any, outcome: str, confidence: float) -> None:
+def _draw_probability(axes: Axes, step: Any, probability: Any, outcome: str, confidence: float) -> None:
     axes.plot(step, probability, color=_UP, marker=_marker(step), ms=3)
     axes.axhline(confidence, color=INK, lw=0.9, ls="--")
     axes.annotate(
@@ -177,19 +181,18 @@ def _probability(axes: Axes, step: Any, probability: Any, outcome: str, confiden
     )
     axes.set(ylim=(-0.03, 1.03), yticks=(0, 0.5, 1))
     axes.set_ylabel(f"probability\nof {_short(outcome)}", rotation=0, ha="right", va="center")
-    _ends(axes, step, (wording.probability(probability[0]), wording.probability(probability[-1])), probability)
+    _write_end(axes, probability[-1], wording.probability(probability[-1]))
 
 
-def _milestones(axes: Axes, step: Any, probability: Any) -> None:
+def _number_milestones(axes: Axes, step: Any, probability: Any) -> None:
     """A dot for each milestone, with its number, on top of the line."""
     axes.scatter(step, probability, s=78, color=_UP, edgecolor="white", lw=0.9, zorder=3, clip_on=False)
     for number, where in enumerate(zip(step, probability, strict=True), start=1):
         axes.annotate(str(number), where, ha="center", va="center", fontsize=6, color="white", zorder=4)
 
 
-def _feature(axes: Axes, step: Any, values: pd.Series, limits: tuple[float, float] | None) -> None:
+def _draw_feature(axes: Axes, step: Any, values: pd.Series, limits: tuple[float, float] | None) -> None:
     """One feature along the path: numbers as a line over their range, categories as steps."""
-    first, last = values.iloc[0], values.iloc[-1]
     if limits is None:
         codes, _ = pd.factorize(values.astype(object))
         heights, bounds = codes.astype(float), (0.0, float(codes.max()))
@@ -198,22 +201,25 @@ def _feature(axes: Axes, step: Any, values: pd.Series, limits: tuple[float, floa
         heights = values.to_numpy(float)
         bounds = (min(limits[0], heights.min()), max(limits[1], heights.max()))
         axes.plot(step, heights, color=PALETTE[4], marker=_marker(step), ms=3)
-    margin = 0.14 * (bounds[1] - bounds[0])
-    axes.set(ylim=(bounds[0] - margin, bounds[1] + margin), yticks=())
     axes.set_ylabel(_short(str(values.name)), rotation=0, ha="right", va="center", labelpad=64)
+    _frame_feature(axes, *bounds, margin=0.14 * (bounds[1] - bounds[0]))
+    change = wording.change("", values.iloc[0], values.iloc[-1], ordered=False)
+    _write_end(axes, heights[-1], _short(change.new, 22))
+    _write_end(axes, heights[0], _short(change.old, 14), at_start=True)
+
+
+def _frame_feature(axes: Axes, low: float, high: float, margin: float) -> None:
+    """A panel of one feature has its values at the ends of the line, and no scale."""
+    axes.set(ylim=(low - margin, high + margin), yticks=())
     axes.spines["bottom"].set_visible(False)
     axes.tick_params(axis="x", length=0)
-    change = wording.change("", first, last, ordered=False)
-    _ends(axes, step, (_short(change.old, 14), _short(change.new, 22)), heights, both=True)
 
 
-def _ends(axes: Axes, step: Any, texts: tuple[str, str], heights: Any, both: bool = False) -> None:
-    """Write the last value at the right end of a line and, if asked, the first one at its left."""
-    look: dict[str, Any] = {"va": "center", "fontsize": 8, "textcoords": "offset points"}
-    right, left = ("axes fraction", "data"), ("axes fraction", "data")
-    axes.annotate(texts[1], (1, heights[-1]), xycoords=right, xytext=(4, 0), ha="left", **look)
-    if both:
-        axes.annotate(texts[0], (0, heights[0]), xycoords=left, xytext=(-4, 0), ha="right", color=SOFT, **look)
+def _write_end(axes: Axes, height: float, text: str, size: float = 8, *, at_start: bool = False) -> None:
+    """Write the last value at the right end of a line, or the first one at its left."""
+    look: dict[str, Any] = {"va": "center", "fontsize": size, "textcoords": "offset points"}
+    look |= {"ha": "right", "xytext": (-4, 0), "color": SOFT} if at_start else {"ha": "left", "xytext": (4, 0)}
+    axes.annotate(text, (0 if at_start else 1, height), xycoords=("axes fraction", "data"), **look)
 
 
 def draw_map(landscape: pd.DataFrame, paths: pd.DataFrame, note: str, path: Path | None = None) -> Figure:
@@ -227,25 +233,27 @@ def draw_map(landscape: pd.DataFrame, paths: pd.DataFrame, note: str, path: Path
     """
     with figure(path, 7.2, 5.2) as fig:
         if not len(landscape) and not len(paths):
-            return _say(fig, "There is no map of this explanation.")
+            return _write_only(fig, "There is no map of this explanation.")
         axes = fig.subplots()
         if "volume" in landscape and _is_flat(landscape[["map_x", "map_y"]].to_numpy(float)):
             x, y, volume = (landscape[name] for name in ("map_x", "map_y", "volume"))
             filled = axes.tricontourf(x, y, volume, levels=8, cmap="Greys", alpha=0.45, zorder=0)
             fig.colorbar(filled, ax=axes, label="volume", shrink=0.5, pad=0.01)
-        _codes(axes, landscape)
-        drawn = _walks(axes, paths)
+        _draw_codes(axes, landscape)
+        drawn = _draw_paths(axes, paths)
         axes.set(xlabel="map x", ylabel="map y", aspect="equal", xticks=(), yticks=())
         axes.set_title(plain(note), fontsize=9, color=SOFT)
         hidden = paths["row"].nunique() - drawn
-        fig.suptitle(
-            f"Latent map ({drawn} path{'s' if drawn != 1 else ''}{f', {hidden} more not drawn' if hidden else ''})"
-        )
-        legend = fig.legend(*axes.get_legend_handles_labels(), loc="outside right upper")
-        for handle in legend.legend_handles:
-            if isinstance(handle, PathCollection):  # points as small as those on the map cannot be told by colour
-                handle.set_sizes([30.0])
+        fig.suptitle(f"Latent map ({wording.counted(drawn, 'path')}{f', {hidden} more not drawn' if hidden else ''})")
+        _enlarge_dots(fig.legend(*axes.get_legend_handles_labels(), loc="outside right upper"), 30.0)
     return fig
+
+
+def _enlarge_dots(legend: Legend, size: float) -> None:
+    """Points as small as those on the map cannot be told apart by colour."""
+    for handle in legend.legend_handles:
+        if isinstance(handle, PathCollection):
+            handle.set_sizes([size])
 
 
 def _is_flat(points: Any) -> bool:
@@ -253,7 +261,7 @@ def _is_flat(points: Any) -> bool:
     return len(points) >= 3 and int(np.linalg.matrix_rank(points - points.mean(axis=0))) == 2
 
 
-def _codes(axes: Axes, landscape: pd.DataFrame) -> None:
+def _draw_codes(axes: Axes, landscape: pd.DataFrame) -> None:
     size = float(np.clip(6000 / max(len(landscape), 1), 4, 24))
     looks = cycle((color, marker) for marker in "osv^D" for color in PALETTE)
     for (label, group), (color, marker) in zip(landscape.groupby("predicted", observed=True), looks, strict=False):
@@ -271,28 +279,153 @@ def _codes(axes: Axes, landscape: pd.DataFrame) -> None:
         )
 
 
-def _walks(axes: Axes, paths: pd.DataFrame) -> int:
+def _draw_paths(axes: Axes, paths: pd.DataFrame) -> int:
     """Draw the first paths, and return how many."""
     rows = paths["row"].unique()[:MOST_PATHS]
     size = 1.0 if len(rows) <= 8 else 0.5
-    for place, row in enumerate(rows):
+    for number, row in enumerate(rows):
         steps = paths[paths["row"] == row]
         x, y = steps["map_x"].to_numpy(float), steps["map_y"].to_numpy(float)
         axes.plot(x, y, color="white", lw=2.6 * size, zorder=2)
         axes.plot(x, y, color=INK, lw=1.2 * size, zorder=3)
-        labels = ("row as asked", "counterfactual") if place == 0 else (None, None)
+        labels = ("row as asked", "counterfactual") if number == 0 else (None, None)
         axes.scatter(x[0], y[0], s=34 * size, facecolor="white", edgecolor=INK, lw=0.9, zorder=4, label=labels[0])
         axes.scatter(x[-1], y[-1], s=95 * size, marker="*", color=INK, lw=0, zorder=5, label=labels[1])
     return len(rows)
 
 
-def _say(fig: Figure, words: str) -> Figure:
+def draw_side_by_side(
+    landscape: pd.DataFrame,
+    paths: Mapping[str, pd.DataFrame],
+    features: Mapping[str, pd.DataFrame],
+    numeric: Collection[str],
+    title: str,
+    asked: tuple[str, float],
+    path: Path | None = None,
+) -> Figure:
+    """Draw the paths of one row by several methods: on one latent map, and below it a column a method.
+
+    Every row of panels has one scale, so that methods can be compared across it. Along a panel is the share of the
+    steps of the path, because methods take different numbers of them.
+
+    Args:
+        landscape: `map_x`, `map_y`, `predicted` of training rows; may be empty.
+        paths: By the name of the method one row a step: `step`, `probability`, `map_x`, `map_y`.
+        features: By the name of the method the features at every step.
+        numeric: The features that are numbers.
+        title: The heading.
+        asked: The target, in words, and the confidence.
+        path: Where to save the figure, if anywhere.
+    """
+    moving = _moving(list(features.values()))
+    shown = moving[:MOST_COMPARED]
+    heights = [1.25, *([0.62] * len(shown))]
+    with figure(path, 2.6 + 1.75 * len(paths), 4.6 + sum(heights)) as fig:
+        fig.suptitle(plain(title), fontsize=11, color=INK)
+        parts: Any = fig.subfigures(2, 1, height_ratios=(3.6, 0.6 + sum(heights)))
+        above, below = parts
+        _draw_methods_on_map(above.subplots(), above, landscape, paths)
+        panels = below.subplots(
+            len(heights), len(paths), sharex=True, sharey="row", height_ratios=heights, squeeze=False
+        )
+        for column, (name, steps) in zip(panels.T, paths.items(), strict=True):
+            _draw_method_probability(column[0], name, steps, asked[1])
+            changed = sum(_differs(values) for _, values in features[name].iloc[[0, -1]].items())
+            column[0].set_title(f"{name}\n{wording.counted(changed, 'feature')} changed", fontsize=9)
+        panels[0, 0].set_ylabel(plain(f"probability\nof {asked[0]}"), rotation=0, ha="right", va="center", fontsize=8)
+        shares = {name: _shares(steps) for name, steps in paths.items()}
+        for row, feature in zip(panels[1:], shown, strict=True):
+            values = {name: frame[feature] for name, frame in features.items()}
+            _draw_feature_by_method(row, values, shares, feature in numeric)
+        for axes in panels[-1]:
+            axes.set(xlim=(-0.04, 1.04), xticks=())
+        hidden = len(moving) - len(shown)
+        note = f"; {hidden} more features move" if hidden else ""
+        below.supxlabel(f"from the row as asked (left) to the counterfactual (right){note}", fontsize=8, color=SOFT)
+    return fig
+
+
+def _moving(paths: Sequence[pd.DataFrame]) -> list[str]:
+    """The features that any path moves; first those that most methods leave changed."""
+    names = [str(name) for name in paths[0]]
+    moved = {name: sum(_differs(path[name]) for path in paths) for name in names}
+    changed = {name: sum(_differs(path[name].iloc[[0, -1]]) for path in paths) for name in names}
+    return sorted((name for name in names if moved[name]), key=lambda name: (-changed[name], -moved[name]))
+
+
+def _draw_methods_on_map(axes: Axes, fig: Any, landscape: pd.DataFrame, paths: Mapping[str, pd.DataFrame]) -> None:
+    if len(landscape):
+        for (label, group), color in zip(landscape.groupby("predicted", observed=True), _PALE, strict=False):
+            text = plain(f"model says {wording.value(label)}")
+            axes.scatter(group["map_x"], group["map_y"], s=5, color=color, lw=0, rasterized=True, label=text, zorder=1)
+    start = next(iter(paths.values())).iloc[0]
+    look: Any = {"s": 46, "color": "white", "edgecolor": INK, "lw": 1.3, "zorder": 6}
+    axes.scatter(start["map_x"], start["map_y"], label="row as asked", **look)
+    for under, (name, steps) in zip(reversed(range(len(paths))), paths.items(), strict=True):
+        x, y = steps["map_x"].to_numpy(float), steps["map_y"].to_numpy(float)
+        width = 1.6 + 1.7 * under  # paths often coincide: what lies under another one is wider
+        axes.plot(x, y, color="white", lw=width + 1.6, zorder=2)
+        axes.plot(x, y, color=_color(name), lw=width, label=name, zorder=3)
+        size = 110 * (1 + 0.6 * under)
+        axes.scatter(x[-1], y[-1], s=size, marker="*", color=_color(name), edgecolor="white", lw=0.6, zorder=5)
+    axes.set(xticks=(), yticks=(), aspect="equal")
+    axes.set_title("Latent map: each method's path, with a star at its counterfactual", fontsize=9, color=SOFT)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    _enlarge_dots(fig.legend(*axes.get_legend_handles_labels(), loc="outside right center", fontsize=8), 34.0)
+
+
+def _draw_method_probability(axes: Axes, name: str, steps: pd.DataFrame, confidence: float) -> None:
+    values = steps["probability"].to_numpy(float)
+    axes.plot(_shares(steps), values, color=_color(name), lw=1.8)
+    axes.scatter(1, values[-1], s=44, marker="*", color=_color(name), lw=0, zorder=4, clip_on=False)
+    axes.axhline(confidence, color=INK, lw=0.8, ls="--")
+    axes.set(ylim=(-0.03, 1.03), yticks=(0, 0.5, 1))
+    axes.tick_params(labelsize=7)
+    _write_end(axes, values[-1], wording.probability(values[-1]), 7.5)
+
+
+def _draw_feature_by_method(
+    row: Any, values: Mapping[str, pd.Series], shares: Mapping[str, Any], is_numeric: bool
+) -> None:
+    """One feature along the path of every method, over one scale; what does not change is grey."""
+    together = pd.concat([one.astype(object) for one in values.values()])
+    codes = together.to_numpy(float) if is_numeric else pd.factorize(together)[0].astype(float)
+    low, high = float(codes.min()), float(codes.max())
+    lengths = np.cumsum([len(one) for one in values.values()])[:-1]
+    for axes, (name, one), heights in zip(row, values.items(), np.split(codes, lengths), strict=True):
+        style = {} if is_numeric else {"drawstyle": "steps-post"}
+        axes.plot(shares[name], heights, color=_color(name) if _differs(one) else "#c3c9d0", lw=1.6, **style)
+        if _differs(one.iloc[[0, -1]]):
+            change = wording.change("", one.iloc[0], one.iloc[-1], ordered=False)
+            _write_end(axes, heights[-1], _short(change.new, _VALUE_WIDTH), 7.5)
+        _frame_feature(axes, low, high, margin=0.18 * ((high - low) or 1.0))
+    first = next(iter(values.values()))
+    label = f"{_short(str(first.name), 24)}\n{_short(first.iloc[0], _VALUE_WIDTH)}"
+    row[0].set_ylabel(label, rotation=0, ha="right", va="center", fontsize=8)
+
+
+def _shares(steps: pd.DataFrame) -> Any:
+    """How much of the path lies behind each point, by steps; not all of them need be there."""
+    step = steps["step"].to_numpy(float)
+    return step / step[-1] if step[-1] > 0 else np.ones(len(step))
+
+
+def _differs(values: pd.Series) -> bool:
+    return bool(values.astype(object).nunique(dropna=False) > 1)
+
+
+def _color(method: str) -> str:
+    return COLORS.get(method, PALETTE[0])
+
+
+def _write_only(fig: Figure, words: str) -> Figure:
     fig.text(0.5, 0.5, words, ha="center", va="center", color=SOFT)
     return fig
 
 
 def _marker(step: Any) -> str:
-    return "o" if len(step) <= 40 else ""
+    return "o" if len(step) <= 40 else ""  # dots of more steps run into each other
 
 
 def _short(given: Any, width: int = _LABEL_WIDTH) -> str:

@@ -1,15 +1,14 @@
-"""Figures: one look for all of them."""
+"""Figures: one look for all of them. Matplotlib is loaded only when something is drawn."""
 
-import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-import matplotlib as mpl
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any
 
 from counterpath.utils.files import atomic
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 COLORS = {
     "wachter": "#56B4E9",
@@ -31,6 +30,8 @@ PALETTE = ("#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#0072B2", "#D55E00", "#F
 
 INK = "#1b1f24"
 SOFT = "#5b6470"
+MOST_FEATURES = 15
+"""How many features a figure shows: with more of them it is higher than a page or a screen."""
 
 _STYLE: Any = {
     "font.size": 9,
@@ -45,11 +46,14 @@ _STYLE: Any = {
 
 
 @contextmanager
-def figure(path: Path | None, width: float, height: float) -> Iterator[Figure]:
+def figure(path: Path | None, width: float, height: float) -> "Iterator[Figure]":
     """Draw on a figure of `width` × `height` inches, and save it as `path`.png and `path`.svg, if there is a `path`.
 
     Nothing is written if drawing fails. The figure is its own canvas: no window, no global state.
     """
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
     with mpl.rc_context(_STYLE):
         fig = Figure(figsize=(width, height), layout="constrained")
         yield fig
@@ -63,11 +67,3 @@ def figure(path: Path | None, width: float, height: float) -> Iterator[Figure]:
 def plain(text: str) -> str:
     """A text from outside as it is: Matplotlib would set what stands between two dollar signs as mathematics."""
     return text.replace("$", r"\$")
-
-
-def svg(fig: Figure) -> str:
-    """The drawing as SVG text, to be put into a page; figures drawn alike give equal text."""
-    text = io.StringIO()
-    with mpl.rc_context(_STYLE):
-        fig.savefig(text, format="svg", metadata={"Date": None})
-    return text.getvalue()

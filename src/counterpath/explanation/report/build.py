@@ -1,159 +1,511 @@
-"""From an explanation to what is on its page."""
+"""From an explanation to the values of its page, which `templates/explanation.html.j2` shows."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from markupsafe import Markup
+from numpy.typing import NDArray
 
 from counterpath.data import constraints
 from counterpath.data.schema import Feature
-from counterpath.data.status import FOUND
-from counterpath.explanation import summary, tables, wording
-from counterpath.explanation.comparing import both_tables
+from counterpath.data.status import FOUND, StatusCode
+from counterpath.explanation import provenance, wording
 from counterpath.explanation.milestones import list_milestones, steps_between
-from counterpath.explanation.report.charts import Map
-from counterpath.explanation.report.page import MOST_LISTED, MOST_ON_THE_MAP, Page
-from counterpath.explanation.report.sheets import Fact, Sheet, Walk
+from counterpath.explanation.report import Table, charts, render
+from counterpath.explanation.report.charts import Axis, Map
 from counterpath.explanation.result import Explanation
-from counterpath.explanation.summary import tally
+from counterpath.explanation.summary import COMMON, By, both_tables, tally
 from counterpath.explanation.tables import path_features
-from counterpath.explanation.wording import Person
+from counterpath.explanation.wording import MEANINGS, ROW_MEANINGS, Person, Row
 from counterpath.utils.errors import InputError
+from counterpath.utils.files import write_text
 
-_WALKED = ("step", "probability", "uncertainty", "map_x", "map_y")
+MOST_LISTED = 2000
+"""How many people are listed at a glance: half a megabyte, which a browser still opens at once."""
+MOST_ON_THE_MAP = 30
+"""How many paths the map of everybody has: more cover each other."""
+FEW = 20
+"""The means of fewer people say little: a single one of them moves a share by 5 % or more."""
+PLANS_IN_A_TABLE = 3
+"""How many plans stand side by side: more columns would break words and numbers in two."""
+MOST_DETOURS = 4
+"""How many features that end as they were are drawn along a path: they are nothing that the reader has to do."""
+MEASURES = ("confidence", "l0", "l1", "ld", "ynn", "redundancy", "violation", "copy", "steps")
+"""What the page of a person says about a plan."""
+_FEATURES_AT_FIRST = 8  # that have bars on the first page: with them it is still one page of paper
+_NAMES_AT_A_GLANCE = 4  # of changed features in the list of everybody: a line each
+_PROBABILITIES = (0.0, 1.0)
 _DIRECTIONS = {constraints.UP: "may only rise", constraints.DOWN: "may only fall"}
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """What a page is to have, beside the explanation: see `Explanation.to_html`."""
+class Section(NamedTuple):
+    """A part of the page: its heading, the macro that shows it, the values of that, and a CSS class."""
 
-    title: str
-    tables: Mapping[str, pd.DataFrame]
-    baselines: Mapping[str, Explanation]
-    by: summary.By | Sequence[summary.By]
-    pages: int
-    about: Mapping[str, str]
-
-    def __post_init__(self) -> None:
-        if isinstance(self.pages, bool) or not isinstance(self.pages, int) or self.pages < 0:
-            raise InputError(f"pages is {self.pages!r}; expected how many people get a page, a whole number from 0")
+    heading: str
+    macro: str
+    values: Any
+    css: str = ""
 
 
-def gather(result: Explanation, wanted: Wanted) -> Page:
-    """What is on the page of an explanation."""
-    walkers = tables.walkers(result.paths)
-    shown = walkers[:MOST_ON_THE_MAP]
-    paths = dict(list(result.paths[result.paths["row"].isin(shown)].groupby("row")))
-    names, found = list(result.schema.names), result.status["status"].isin(FOUND).to_numpy()
-    old, new, changed = (frame[found][names] for frame in (result.factuals, result.counterfactuals, result.changed))
-    method = str(result.request["method"])
-    return Page(
-        title=wanted.title,
-        headline=result._headline,
-        method=method,
-        summary=result.summary(),
-        changes=tally(old, new, changed, result._amounts),
-        comparison=both_tables({method: _first(result)} | {n: _first(r) for n, r in wanted.baselines.items()}),
-        groups={_named(by): result.summary(by) for by in _each(wanted.by)},
-        tables=wanted.tables,
-        latent=Map.of(result.landscape, result.paths) if len(result.landscape) else None,
-        note=result.note,
-        paths=list(paths.values()),
-        walked=len(walkers),
-        people=result._people(MOST_LISTED) if len(result) else [],
-        sheets=_sheets(result, wanted.pages),
-        total=result._count,
-        diagnostics=result.diagnostics,
-        quality=result.quality,
-        request=result.request,
-        made=result.made,
-        about=wanted.about,
+def write(
+    path: Path,
+    result: Explanation,
+    title: str,
+    tables: Mapping[str, pd.DataFrame],
+    baselines: Mapping[str, Explanation],
+    by: By | Sequence[By],
+    pages: int,
+    about: Mapping[str, str],
+) -> Path:
+    """Write the page of an explanation; see `Explanation.to_html`."""
+    if isinstance(pages, bool) or not isinstance(pages, int) or pages < 0:
+        raise InputError(f"pages is {pages!r}; expected how many people get a page, a whole number from 0")
+    method, several = str(result.request["method"]), result.plans > 1
+    unit = "people" if several else "rows"
+    latent = Map.around(result.landscape, result.paths) if len(result.landscape) else None
+    models = _models(result.quality) if "verdict" in result.quality else {}
+    comparison = both_tables({method: result.plan(1)} | {name: other.plan(1) for name, other in baselines.items()})
+    groups = {_name(each): result.summary(each) for each in ([by] if isinstance(by, str | pd.Series) else by)}
+    sheets = _sheets(result, pages, latent)
+
+    heading = "Beside other methods" if len(comparison) > 1 else "In numbers"
+    sections = [Section(heading, "methods", _methods(comparison, method) | {"several": several}, "page")]
+    if groups:
+        sections.append(Section("By subgroup", "groups", _groups(groups, comparison)))
+    sections += [Section(name, "listing", Table.from_frame(each.map(wording.value))) for name, each in tables.items()]
+    if latent is not None:
+        sections.append(Section("Where the paths lead", "latent_map", _map(result, latent)))
+    if models or result.diagnostics:
+        shown = ("models", models) if models else ("verbatim", result.diagnostics)
+        sections.append(Section("Are the models good enough?", *shown))
+    sections.append(Section("How this was made", "provenance", _provenance(result, about)))
+    sections.append(Section(f"All {unit} at a glance", "overview", _overview(result, len(sheets), unit), "page"))
+    if sheets:
+        sections.append(Section("Person by person" if several else "Row by row", "people", sheets, "page sheets"))
+    page = render(
+        "explanation.html.j2",
+        title=title,
+        lead=result._headline,
+        has_images=False,
+        notice=wording.NOTICE,
+        alarm=models if models.get("level") == "bad" else None,
+        numbers=_key_numbers(result, unit),
+        codes=latent.codes if latent else "",
+        sections=sections,
+        **_most_changed(result),
     )
+    return write_text(path, page)
 
 
-def _first(result: Explanation) -> Explanation:
-    """One row a person: of several plans the first."""
-    return result.plan(1)
+def _key_numbers(result: Explanation, unit: str) -> dict[str, str]:
+    """What to know first, each number by its name."""
+    row, several = result.summary().iloc[0], result.plans > 1
+    gaps = {"of them only across a gap": wording.percent(row["gaps"])} if row["gaps"] > 0 else {}
+    each = {"plans each, mean": wording.value(row["plans"], digits=2)} if several else {}
+    return {
+        unit: wording.value(row["n"]),
+        "searched": wording.value(row["explained"]),
+        "of them with a plan" if several else "of them found": wording.percent(row["found"]),
+        **gaps,
+        **each,
+        "features changed, mean": wording.value(row["l0"], digits=2),
+        "steps, mean": wording.value(row["steps"], digits=2),
+    }
 
 
-def _each(by: summary.By | Sequence[summary.By]) -> list[summary.By]:
-    return [by] if isinstance(by, str | pd.Series) else list(by)
+def _most_changed(result: Explanation) -> dict[str, Any]:
+    """What changes most, as bars; the rest by name."""
+    found, names = result.status["status"].isin(FOUND).to_numpy(), list(result.schema.names)
+    old, new, changed = (frame[found][names] for frame in (result.factuals, result.counterfactuals, result.changed))
+    features = tally(old, new, changed, result._numeric)
+    rows = []
+    for each in features[:_FEATURES_AT_FIRST]:
+        other = max(each.share - each.up - each.down, 0.0)
+        shares = {"up": each.up, "down": each.down, "swap": other}
+        rows.append((each.feature, charts.bar(shares, wording.percent(each.share)), each.typical))
+    rest = (f"{each.feature} {wording.percent(each.share)}" for each in features[_FEATURES_AT_FIRST:])
+    return {
+        "most": Table(("feature", "how often", "typical change"), rows, css="most"),
+        "less_often": ", ".join(rest),
+        "unit": "plans" if result.plans > 1 else "rows",
+    }
 
 
-def _named(by: summary.By) -> str:
+def _methods(comparison: Mapping[str, pd.DataFrame], own: str) -> dict[str, Any]:
+    """This and other methods side by side, over their own and over common rows."""
+    tables = []
+    for title, table in comparison.items():
+        counts = sorted({int(count) for count in table["n"]})
+        over = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+        tables.append(_readable(table, caption=f"{title} (n = {over}).", css="wide", own=own))
+    common = comparison[COMMON]["n"].iloc[0] if COMMON in comparison else 0
+    return {"tables": tables, "is_alone": len(tables) == 1, "common": common, "terms": _terms(comparison.values())}
+
+
+def _groups(groups: Mapping[str, pd.DataFrame], comparison: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
+    """The summary by subgroup, with a mark at small ones; meanings that the comparison has are not said again."""
+    tables = []
+    for by, table in groups.items():
+        few = table["explained"].to_numpy(int) < FEW
+        labels = [f"{label} *" if mark else label for label, mark in zip(_labels(table), few, strict=True)]
+        marked = table.set_axis(pd.Index(labels, name=by), axis=0)
+        tables.append((_readable(marked, caption=f"By {by}.", css="wide"), bool(few.any())))
+    known = _terms(comparison.values())
+    new = {label: text for label, text in _terms(groups.values()).items() if label not in known}
+    return {"tables": tables, "few": FEW, "terms": new}
+
+
+def _readable(table: pd.DataFrame, **other: str) -> Table:
+    """A table of numbers by name, as people read it, with its index in the first column."""
+    meanings = {str(name): MEANINGS.get(str(name), wording.Meaning(str(name), "")) for name in table}
+    cells = [[meaning.form(value) for value in table[name]] for name, meaning in meanings.items()]
+    columns = (str(table.index.name or ""), *(meaning.label for meaning in meanings.values()))
+    return Table(columns, list(zip(_labels(table), *cells, strict=True)), **other)
+
+
+def _labels(table: pd.DataFrame) -> list[str]:
+    parts = (label if isinstance(label, tuple) else (label,) for label in table.index.tolist())
+    return [", ".join(wording.value(part) for part in label) for label in parts]
+
+
+def _terms(tables: Iterable[pd.DataFrame]) -> dict[str, str]:
+    """What the columns of tables mean, by what they are called."""
+    names = (str(name) for table in tables for name in table)
+    return {MEANINGS[name].label: MEANINGS[name].text for name in names if name in MEANINGS}
+
+
+def _name(by: By) -> str:
+    """What a summary is grouped by, in words."""
     if isinstance(by, pd.Series):
         return str(by.name if by.name is not None else "group")
     return by if isinstance(by, str) else wording.listed(list(by))
 
 
-def _sheets(result: Explanation, most: int) -> list[Sheet]:
+def _map(result: Explanation, latent: Map) -> dict[str, Any]:
+    """The latent map with the first of the paths that have more than one step."""
+    steps = result.paths["row"].value_counts()
+    moving = sorted(steps[steps > 1].index.tolist())
+    shown = moving[:MOST_ON_THE_MAP]
+    paths = [path for _, path in result.paths[result.paths["row"].isin(shown)].groupby("row")]
+    more = f" of {len(moving)}" if len(moving) > len(shown) else ""
+    caption = f"{len(shown)}{more} path{'' if len(moving) == 1 else 's'} on the latent map"
+    drawing = latent.draw(paths, caption, "map big", size=0.6) + latent.legend
+    return {"drawing": drawing, "caption": caption, "note": result.note}
+
+
+_VERDICTS = {
+    "good": "Nothing was found that speaks against trusting these explanations.",
+    "fair": "Something is not as good as it could be: see below before you rely on it.",
+    "bad": "Do not rely on these explanations before this is put right.",
+}
+
+
+def _models(quality: Mapping[str, Any]) -> dict[str, Any]:
+    """How good the models behind an explanation are: what is wrong first, then every number, with what it means."""
+    level = quality["verdict"]
+    where = "held-out rows" if quality["held_out"] else "training rows, because the table is small"
+    kept = pd.DataFrame(quality["reconstruction"])
+    shares = {name: kept[name].map(_percent) for name in ("kept", "guessing")}
+    errors = kept["mean error"].map(lambda error: error if error == "–" else wording.value(float(error)))
+    kept = kept.assign(**shares, **{"mean error": errors})
+    return {
+        "level": level,
+        "css": {"bad": "alarm", "good": "good"}.get(level, "fair"),
+        "measured": f"{quality['rows']} {where}",
+        "advice": _VERDICTS.get(level, ""),
+        "findings": quality["findings"],
+        "numbers": Table(("what was measured", "value", "meaning"), _model_numbers(quality)),
+        "kept": Table.from_frame(kept.rename(columns={"kept": "kept by the model", "guessing": "kept by guessing"})),
+    }
+
+
+def _model_numbers(quality: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    rows: list[tuple[str, str, str]] = []
+    if quality["accuracy"] is not None:
+        meaning = "how often the model under explanation is right, each class counting the same; 100 % is always"
+        rows.append(("balanced accuracy", _percent(quality["accuracy"]), meaning))
+    shares = zip(quality["coverage"]["class"], quality["coverage"]["share"], strict=True)
+    meaning = "share of the training rows that the model puts into this class: people who show what it takes"
+    rows += [(f"decided {label}", _percent(share), meaning) for label, share in shares]
+    if quality["calibration"] is not None:
+        on, off = (wording.value(quality["calibration"][name], digits=3) for name in ("sigma_on", "sigma_off"))
+        auc, share = (_percent(quality["calibration"][name]) for name in ("auc", "sigma_share"))
+        rows += [
+            ("uncertainty on the data", on, "how unsure the generative model is where people are"),
+            ("uncertainty off the data", off, "the same where nobody is; it should be far higher"),
+            ("tells data from empty space", auc, "how often it does (AUC); 50 % is by chance"),
+            ("uncertainty in the metric", share, "how much it weighs when paths are chosen"),
+        ]
+    if quality["agreement"] is not None:
+        meaning = "how often the stand-in that is searched decides as the model itself, on"
+        held_out, drawn, visited = (_percent(quality["agreement"][name]) for name in ("held_out", "drawn", "visited"))
+        rows += [
+            ("stand-in agrees", held_out, f"{meaning} held-out rows"),
+            ("stand-in agrees, drawn rows", drawn, f"{meaning} rows that were made up"),
+            ("stand-in agrees, visited rows", visited, f"{meaning} rows that searches visit"),
+        ]
+    return rows
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %" if share == share else "–"
+
+
+def _provenance(result: Explanation, about: Mapping[str, str]) -> dict[str, Any]:
+    """How it was made, so that it can be made again."""
+    facts = [(name, wording.value(value)) for name, value in about.items()]
+    return {
+        "facts": Table(("what", "value"), facts + provenance.describe(result.provenance)),
+        "asked": Table(("part of the request", "value", "meaning"), provenance.describe_request(result.request)),
+        "json": json.dumps(result.request, ensure_ascii=False),
+    }
+
+
+def _overview(result: Explanation, pages: int, unit: str) -> dict[str, Any]:
+    """Everybody, a line each; the first of them with a link to their page."""
+    rows = []
+    for number, person in enumerate(result._people(MOST_LISTED) if len(result) else [], start=1):
+        row = person.first
+        names = [change.feature for change in row.changes] if row.status.found else []
+        more = f" and {len(names) - _NAMES_AT_A_GLANCE} more" if len(names) > _NAMES_AT_A_GLANCE else ""
+        now, then = wording.probability(row.p_before), wording.probability(row.p_after)
+        rows.append(
+            (
+                Markup('<a href="#person-{}">{}</a>').format(number, row.label) if number <= pages else row.label,
+                f"{row.before} → {row.after}" if row.changes else row.before,
+                now if now == then else f"{now} → {then}",
+                ", ".join(names[:_NAMES_AT_A_GLANCE]) + more,
+                person.result,
+            )
+        )
+    table = Table(("row", "decision", "probability", "what changes", "result"), rows, css="glance")
+    total = result._count
+    return {"table": table, "pages": pages, "total": total, "hidden": total - len(rows), "unit": unit}
+
+
+class Fact(NamedTuple):
+    """A feature of a person: its value, what holds it, for instance "immutable", and what else to know about it."""
+
+    feature: str
+    value: str
+    held: list[str]
+    notes: list[str]
+
+
+class Line(NamedTuple):
+    """A line of the table of a path: a name, its value at the first and at the last point, and a chart between."""
+
+    name: str
+    now: str
+    then: str
+    chart: Markup
+
+
+class Plan(NamedTuple):
+    """The path of a plan, or to the closest point that was reached if there is none.
+
+    Attributes:
+        row: All that there is to say about it.
+        points: The points of its path; empty if it was not kept.
+        lines: How it goes along the path; empty if that has fewer than two points.
+        changes: Only what changes.
+        hidden: How many features that end as they were are not among the lines.
+        measures: The measures of its end.
+    """
+
+    row: Row
+    points: pd.DataFrame
+    lines: list[Line]
+    changes: Table
+    hidden: int
+    measures: Mapping[str, float]
+
+
+class Sheet(NamedTuple):
+    """The page of one person: what is said, the decision as a gauge, plans side by side, paths, costs, features, map."""
+
+    person: Person
+    css: str
+    gauge: Markup | None
+    reasons: list[str]
+    compared: list[Table]
+    plans: list[Plan]
+    costs: Table | None
+    facts: list[Fact]
+    map: Markup | None
+
+
+def _sheets(result: Explanation, most: int, latent: Map | None) -> list[Sheet]:
     """The pages of the first people."""
     if not most or not len(result):
         return []
-    people, measures = result._people(most), result.measures()
-    steps = dict(list(result.paths.groupby("row")))
-    places: dict[int, list[int]] = {}
-    for position, person in enumerate(result._person.tolist()):
-        places.setdefault(person, []).append(position)
-    return [
-        Sheet(
-            number + 1,
-            person,
-            _facts(result, places[number], person),
-            [
-                _walk(result, row, steps.get(place, result.paths.iloc[:0]), measures.iloc[place])
-                for row, place in zip(person.rows, places[number], strict=True)
-                if _is_told(row, person)
-            ],
+    measures, paths = result.measures(), dict(list(result.paths.groupby("row")))
+    positions: dict[int, list[int]] = {}
+    for position, number in enumerate(result._person.tolist()):
+        positions.setdefault(number, []).append(position)
+    sheets = []
+    for number, person in enumerate(result._people(most)):
+        plans = [
+            _plan(result, row, paths.get(position, result.paths.iloc[:0]), measures.iloc[position])
+            for row, position in zip(person.rows, positions[number], strict=True)
+            # One that there is, or else the attempt to find the first.
+            if row.status.found or (not person.found and row is person.first and row.status.searched)
+        ]
+        across = all(row.status is StatusCode.CROSSES_GAP for row in person.found)
+        sheets.append(
+            Sheet(
+                person=person,
+                css="gap" if person.found and across else "yes" if person.first.status.valid else "",
+                gauge=_gauge(person.first),
+                reasons=_reasons(person),
+                compared=_compared(person.found),
+                plans=[plan for plan in plans if plan.row.changes or len(plan.points)],
+                costs=_costs([plan for plan in plans if plan.measures]),
+                facts=_facts(result, positions[number][0], person),
+                map=_person_map([plan.points for plan in plans if len(plan.points)], person.first.label, latent),
+            )
         )
-        for number, person in enumerate(people)
-    ]
+    return sheets
 
 
-def _is_told(row: wording.Row, person: Person) -> bool:
-    """Whether there is a way to show: of a plan that there is, or else of the attempt to find the first."""
-    return row.status.found or (not person.found and row is person.first and row.status.searched)
+def _gauge(row: Row) -> Markup | None:
+    if row.status in (StatusCode.UNKNOWN_CATEGORY, StatusCode.NO_OTHER_PLAN):
+        return None
+    now, then = wording.probability(row.p_before), wording.probability(row.p_after)
+    label = f"Probability of {wording.outcome(row.target)}: {now} now, {then} at the end"
+    return charts.gauge(row.p_before, row.p_after, row.confidence, f"{label}, {wording.value(row.confidence)} asked")
 
 
-def _walk(result: Explanation, row: wording.Row, steps: pd.DataFrame, measures: pd.Series) -> Walk:
-    stops: list[int] = []
-    if row.status.found and len(steps):
-        milestones = list_milestones(steps, result.schema, result._amounts, chosen=result._chosen)
-        stops = np.flatnonzero(steps["step"].isin(milestones["step"]))[1:].tolist()
-        row = replace(row, steps=steps_between(milestones))
-    moves = path_features(steps, result.schema.names)
-    costs = {str(name): float(value) for name, value in measures.items()}
-    return Walk(row, steps[list(_WALKED)], moves, stops, result._ranges, costs)
+def _reasons(person: Person) -> list[str]:
+    """Why there is nothing, or nothing more, each reason once, with the plans that it is about if there are several."""
+    plans = person.several and person.found
+    rows = [row for row in person.shown if row.is_plan] if plans else [person.first]
+    about = {reason: tuple(row for row in rows if row.reason == reason) for reason in (row.reason for row in rows)}
+    return [reason if len(about) == 1 else f"{wording.which(rows)}: {reason}" for reason, rows in about.items()]
 
 
-def _facts(result: Explanation, places: Sequence[int], person: Person) -> list[Fact]:
+def _compared(rows: Sequence[Row]) -> list[Table]:
+    """What changes, one row a feature: its value now, and in each plan, where nothing is said if it stays."""
+    tables = []
+    for start in range(0, len(rows), PLANS_IN_A_TABLE) if len(rows) > 1 else ():
+        some = rows[start : start + PLANS_IN_A_TABLE]
+        changes = [{change.feature: change for change in row.changes} for row in some]
+        features = list(dict.fromkeys(feature for each in changes for feature in each))
+        # One plan may need more digits than another to tell old from new.
+        now = {f: max((each[f].old for each in changes if f in each), key=len) for f in features}
+        cells = [[f, now[f], *(each[f].new if f in each else "" for each in changes)] for f in features]
+        tables.append(Table(["feature", "now", *(f"plan {row.plan}" for row in some)], cells))
+    return tables
+
+
+def _costs(plans: Sequence[Plan]) -> Table | None:
+    """What each plan costs, with what the numbers mean."""
+    if not plans:
+        return None
+    names = [name for name in MEASURES if any(np.isfinite(plan.measures.get(name, np.nan)) for plan in plans)]
+    heads = [f"plan {plan.row.plan}" if plan.row.is_plan else "value" for plan in plans]
+    shown = [(ROW_MEANINGS[name], [plan.measures[name] for plan in plans]) for name in names]
+    rows = [[meaning.label, *map(meaning.form, values), meaning.text] for meaning, values in shown]
+    return Table(["measure", *heads, "meaning"], rows, css="costs")
+
+
+def _facts(result: Explanation, position: int, person: Person) -> list[Fact]:
     """Every feature of a person, what holds it, and what else is to be known about it."""
-    values = result.factuals.iloc[places[0]]
+    values, imputed = result.factuals.iloc[position], result.status["imputed"].iloc[position]
     changed = {change.feature for row in person.found for change in row.changes}
-    imputed = result.status["imputed"].iloc[places[0]]
+    marks = {"filled in": imputed, "changes": changed}
     return [
         Fact(
             feature.name,
             wording.value(values[feature.name]),
-            _held(feature, result.request),
-            (*(["filled in"] if feature.name in imputed else []), *(["changes"] if feature.name in changed else [])),
+            _constraints(feature, result.request),
+            [mark for mark, names in marks.items() if feature.name in names],
         )
         for feature in result.schema
     ]
 
 
-def _held(feature: Feature, request: Mapping[str, Any]) -> tuple[str, ...]:
-    """What keeps a feature from changing as it likes."""
+def _constraints(feature: Feature, request: Mapping[str, Any]) -> list[str]:
+    """What keeps a feature from changing freely."""
     if feature.immutable:
-        return ("immutable",)
-    locked = ["locked"] if feature.name in request.get("lock", ()) else []
+        return ["immutable"]
     direction = request.get("directions", {}).get(feature.name)
     span = request.get("ranges", {}).get(feature.name)
-    return (
-        *locked,
+    return [
+        *(["locked"] if feature.name in request.get("lock", ()) else []),
         *([_DIRECTIONS[direction]] if direction else []),
         *([constraints.told(feature, tuple(span))] if span else []),
+    ]
+
+
+def _person_map(paths: Sequence[pd.DataFrame], label: str, latent: Map | None) -> Markup | None:
+    if latent is None or not paths:
+        return None
+    return latent.draw(paths, f"Latent map: {wording.counted(len(paths), 'path')} of row {label}") + latent.legend
+
+
+def _plan(result: Explanation, row: Row, path: pd.DataFrame, measures: pd.Series) -> Plan:
+    stops: list[int] = []
+    if row.status.found and len(path):
+        milestones = list_milestones(path, result.schema, result._numeric, chosen=result._chosen)
+        stops = np.flatnonzero(path["step"].isin(milestones["step"]))[1:].tolist()
+        row = replace(row, steps=steps_between(milestones))
+    features = path_features(path, result.schema.names)
+    changed = {change.feature for change in row.changes}
+    moving = (str(name) for name, values in features.items() if len(set(values.tolist())) > 1)
+    detours = [name for name in moving if name not in changed]
+    return Plan(
+        row=row,
+        points=path,
+        lines=_lines(row, path, features, detours, result._ranges, stops) if len(path) > 1 else [],
+        changes=Table(("feature", "now", "then"), [(change.feature, change.old, change.new) for change in row.changes]),
+        hidden=len(detours) - MOST_DETOURS,
+        measures={str(name): float(value) for name, value in measures.items()},
     )
+
+
+def _lines(
+    row: Row,
+    path: pd.DataFrame,
+    features: pd.DataFrame,
+    detours: Sequence[str],
+    ranges: Mapping[str, tuple[float, float]],
+    stops: Sequence[int],
+) -> list[Line]:
+    """Probability, uncertainty, what changes, and what moves and ends as it was, each along the path."""
+    axis = Axis(path["step"].to_numpy(float), stops)
+    values = path["probability"].to_numpy(float)
+    name = f"probability of {wording.outcome(row.target)}, {wording.value(row.confidence)} asked"
+    chart = axis.line(values, _PROBABILITIES, "p", level=row.confidence) + axis.numbers(values, _PROBABILITIES)
+    lines = [Line(name, wording.probability(values[0]), wording.probability(values[-1]), chart)]
+    uncertainty = path["uncertainty"].to_numpy(float)
+    if np.isfinite(uncertainty).all():
+        now, then = (wording.value(value, digits=2) for value in uncertainty[[0, -1]])
+        lines.append(Line("uncertainty", now, then, axis.line(uncertainty, (0.0, float(uncertainty.max())), "u")))
+    for change in row.changes:
+        chart = _feature_chart(axis, features[change.feature], ranges.get(change.feature))
+        lines.append(Line(change.feature, change.old, change.new, chart))
+    for name in detours[:MOST_DETOURS]:
+        value = wording.value(features[name].iloc[0])
+        lines.append(Line(name, value, value, _feature_chart(axis, features[name], ranges.get(name), is_detour=True)))
+    return lines
+
+
+def _feature_chart(
+    axis: Axis, values: pd.Series, span: tuple[float, float] | None, *, is_detour: bool = False
+) -> Markup:
+    """One feature along the path: numbers as a line over their range, categories as stairs."""
+    css = " back" if is_detour else ""
+    if span is None:
+        codes, _ = pd.factorize(values.astype(object), use_na_sentinel=False)
+        return axis.stairs(codes.astype(float), f"c{css}")
+    heights: NDArray[np.float64] = values.to_numpy(float)
+    low, high = float(heights.min()), float(heights.max())
+    if is_detour:  # over its own range a small detour would look like a large change
+        low, high = min(low, span[0]), max(high, span[1])
+    return axis.line(heights, (low, high), f"v{css}")

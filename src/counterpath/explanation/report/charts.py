@@ -12,16 +12,19 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from markupsafe import Markup, escape
+from numpy.typing import NDArray
 
 from counterpath.explanation import wording
 from counterpath.explanation.plots.style import INK, PALETTE
-from counterpath.explanation.report.html import Markup, escape
 
 WIDTH, HEIGHT = 100.0, 20.0
-"""Of a line, before the page stretches it."""
+"""Of a line, before the page stretches it: a width in percent, and a height that keeps one decimal visible."""
 MAP = 300.0
-"""Width of the map."""
-_MARGIN = 0.12
+"""Width of the map: at one decimal, which is what is written, a tenth of a pixel of the page's column."""
+_MARGIN = 0.12  # of the height, above and below a line: room for half the width of its stroke
+_ROOM = 0.04  # of the larger side of the map, around all of its points: room for the signs at the ends of paths
+_FLATTEST = 1 / 6  # the least height of a map in widths: that of a one-dimensional space is not a mere line
 _DOTS = ("round", "square")
 """Ends of strokes of no length: dots that can be told apart without colour, too."""
 
@@ -35,44 +38,43 @@ class Axis:
         stops: The positions of the milestones after the first point.
     """
 
-    step: Any
+    step: NDArray[np.float64]
     stops: Sequence[int] = ()
 
     @cached_property
-    def across(self) -> Any:
+    def across(self) -> NDArray[np.float64]:
         """The share of the width at which each point is."""
         first, last = float(self.step[0]), float(self.step[-1])
         return (self.step - first) / ((last - first) or 1.0)
 
-    def line(self, values: Any, bounds: tuple[float, float], look: str, level: float | None = None) -> Markup:
+    def line(self, values: Any, bounds: tuple[float, float], css: str, level: float | None = None) -> Markup:
         """Numbers along the path; a level is a dashed line across."""
-        x, y = WIDTH * self.across, _heights(values, bounds)
-        dashed = "" if level is None else _horizontal(float(_heights(np.array([level]), bounds)[0]))
-        return self._svg(dashed + f'<polyline class="{look}" points="{_points(x, y)}"/>')
+        dashed = ""
+        if level is not None:
+            y = _short(float(_heights(np.array([level]), bounds)[0]))
+            dashed = f'<line class="asked" x1="0" x2="{WIDTH:g}" y1="{y}" y2="{y}"/>'
+        points = " ".join(_pairs(WIDTH * self.across, _heights(values, bounds)))
+        return self._svg(f'{dashed}<polyline class="{css}" points="{points}"/>')
 
-    def stairs(self, codes: Any, look: str) -> Markup:
+    def stairs(self, codes: NDArray[np.float64], css: str) -> Markup:
         """Categories along the path: each holds until the next."""
         x, y = WIDTH * self.across, _heights(codes, (0.0, float(codes.max())))
         moves = "".join(f"H{_short(a)}V{_short(b)}" for a, b in zip(x[1:], y[1:], strict=True))
-        return self._svg(f'<path class="{look}" d="M{_short(x[0])} {_short(y[0])}{moves}"/>')
+        return self._svg(f'<path class="{css}" d="M{_short(x[0])} {_short(y[0])}{moves}"/>')
 
     def numbers(self, values: Any, bounds: tuple[float, float]) -> Markup:
         """The numbers of the milestones, to be laid over a line, if there is more than one."""
-        if len(self.stops) < 2:
-            return Markup("")
         x, y = 100 * self.across, 100 * _heights(values, bounds) / HEIGHT
-        places = ((number, x[stop], y[stop]) for number, stop in enumerate(self.stops, start=1))
-        return Markup(
-            "".join(
-                f'<span class="stop" style="left:{_short(left)}%;top:{_short(top)}%">{number}</span>'
-                for number, left, top in places
-            )
+        shown = enumerate(self.stops, start=1) if len(self.stops) > 1 else ()
+        return Markup("").join(
+            Markup(f'<span class="stop" style="left:{_short(x[stop])}%;top:{_short(y[stop])}%">{number}</span>')
+            for number, stop in shown
         )
 
     def _svg(self, inner: str) -> Markup:
         guides = "".join(
             f'<line x1="{x}" x2="{x}" y1="0" y2="{HEIGHT:g}"/>'
-            for x in (_short(WIDTH * self.across[stop]) for stop in (self.stops[:-1] if len(self.stops) > 1 else ()))
+            for x in (_short(WIDTH * self.across[stop]) for stop in self.stops[:-1])
         )
         box = f'viewBox="0 0 {WIDTH:g} {HEIGHT:g}" preserveAspectRatio="none" aria-hidden="true"'
         return Markup(f"<svg {box}>{guides}{inner}</svg>")
@@ -93,63 +95,57 @@ class Map:
     high: tuple[float, float]
 
     @classmethod
-    def of(cls, landscape: pd.DataFrame, paths: pd.DataFrame) -> "Map":
+    def around(cls, landscape: pd.DataFrame, paths: pd.DataFrame) -> "Map":
         """A map that is large enough for all codes and paths."""
         both = pd.concat([frame[["map_x", "map_y"]] for frame in (landscape, paths)]).to_numpy(float)
         low, high = both.min(axis=0), both.max(axis=0)
-        room = 0.04 * max(*(high - low), 1e-9)
+        room = _ROOM * max(*(high - low), 1e-9)  # a single point has a map, too
         (left, bottom), (right, top) = low - room, high + room
         return cls(landscape, (float(left), float(bottom)), (float(right), float(top)))
 
     @property
     def height(self) -> float:
         """Of the map; one that is hardly higher than a line has some height."""
-        return max(MAP * (self.high[1] - self.low[1]) / (self.high[0] - self.low[0]), MAP / 6)
+        return max(MAP * (self.high[1] - self.low[1]) / (self.high[0] - self.low[0]), MAP * _FLATTEST)
 
     @property
     def codes(self) -> Markup:
         """What the maps of a page share: to be put into it once, before them."""
-        groups = dict(list(self.landscape.groupby("predicted", observed=True)))
         drawn = "".join(
-            f'<path d="{"".join(f"M{p}h.1" for p in self._places(groups[label]))}" stroke="{color}" '
+            f'<path d="{"".join(f"M{point}h.1" for point in self._points(group))}" stroke="{color}" '
             f'stroke-linecap="{dot}"/>'
-            for label, color, dot in self._looks
+            for _, group, color, dot in self._classes
         )
         group = f'<g id="codes" fill="none" stroke-width="2.6" stroke-opacity=".62">{drawn}</g>'
         return Markup(f'<svg class="shared" aria-hidden="true"><defs>{group}</defs></svg>')
 
-    def draw(self, paths: Iterable[pd.DataFrame], label: str, look: str = "map", size: float = 1.0) -> Markup:
+    def draw(self, paths: Iterable[pd.DataFrame], label: str, css: str = "map", size: float = 1.0) -> Markup:
         """A map with paths on it.
 
         Args:
             paths: `map_x` and `map_y` of every point, for each path.
             label: What the picture shows, for those who cannot see it.
-            look: A class of the page's style.
+            css: A class of the page's style.
             size: Of the signs at the ends of paths.
         """
         lines, ends = [], []
         for path in paths:
-            places = self._places(path)
-            thin = [place for place, after in zip(places, [*places[1:], ""], strict=True) if place != after]
-            way = " ".join(thin)
-            lines.append(f'<polyline points="{way}" stroke="#fff" stroke-width="{4.4 * size:g}"/>')
-            lines.append(f'<polyline points="{way}" stroke="{INK}" stroke-width="{1.9 * size:g}"/>')
-            ends.append(_now(thin[0], size) + _then(thin[-1], size))
+            points = self._points(path)
+            thin = [point for point, after in zip(points, [*points[1:], ""], strict=True) if point != after]
+            line = " ".join(thin)
+            lines.append(f'<polyline points="{line}" stroke="#fff" stroke-width="{4.4 * size:g}"/>')
+            lines.append(f'<polyline points="{line}" stroke="{INK}" stroke-width="{1.9 * size:g}"/>')
+            ends.append(_start(thin[0], size) + _end(thin[-1], size))
         body = f'<use href="#codes"/><g fill="none" stroke-linejoin="round">{"".join(lines)}</g>{"".join(ends)}'
         box = f'viewBox="0 0 {MAP:g} {_short(self.height)}" role="img" aria-label="{escape(label)}"'
-        return Markup(f'<figure class="{escape(look)}"><svg {box}>{body}</svg></figure>')
+        return Markup(f'<figure class="{escape(css)}"><svg {box}>{body}</svg></figure>')
 
     @cached_property
     def legend(self) -> Markup:
         """What dots and signs stand for."""
-        dots = [
-            (
-                f'<path d="M5 5h.1" stroke="{color}" stroke-width="7" stroke-linecap="{dot}"/>',
-                f"model says {wording.value(label)}",
-            )
-            for label, color, dot in self._looks
-        ]
-        signs = [*dots, (_now("5,5"), "row as asked"), (_then("5,5"), "where the path ends")]
+        dot = '<path d="M5 5h.1" stroke="{}" stroke-width="7" stroke-linecap="{}"/>'
+        signs = [(dot.format(*look), f"model says {wording.value(label)}") for label, _, *look in self._classes]
+        signs += [(_start("5,5"), "row as asked"), (_end("5,5"), "where the path ends")]
         items = "".join(
             f'<span><svg viewBox="0 0 10 10" aria-hidden="true">{sign}</svg>{escape(text)}</span>'
             for sign, text in signs
@@ -157,63 +153,60 @@ class Map:
         return Markup(f'<p class="legend">{items}</p>')
 
     @cached_property
-    def _looks(self) -> list[tuple[Any, str, str]]:
-        looks = cycle((color, dot) for color, dot in zip(PALETTE, cycle(_DOTS), strict=False))
-        labels = [label for label, _ in self.landscape.groupby("predicted", observed=True)]
-        return [(label, *look) for label, look in zip(labels, looks, strict=False)]
+    def _classes(self) -> list[tuple[Any, pd.DataFrame, str, str]]:
+        """The predicted classes: the label, its rows, a colour and a dot."""
+        looks = cycle(zip(PALETTE, cycle(_DOTS), strict=False))
+        groups = self.landscape.groupby("predicted", observed=True)
+        return [(label, group, *look) for (label, group), look in zip(groups, looks, strict=False)]
 
-    def _places(self, points: pd.DataFrame) -> list[str]:
+    def _points(self, frame: pd.DataFrame) -> list[str]:
         """Where points are drawn: y grows downwards."""
         scale = MAP / (self.high[0] - self.low[0])
-        x = scale * (points["map_x"].to_numpy(float) - self.low[0])
-        y = scale * (self.high[1] - points["map_y"].to_numpy(float))
-        return [f"{_short(a)},{_short(b)}" for a, b in zip(x, y, strict=True)]
+        x = scale * (frame["map_x"].to_numpy(float) - self.low[0])
+        y = scale * (self.high[1] - frame["map_y"].to_numpy(float))
+        return _pairs(x, y)
 
 
 def bar(shares: Mapping[str, float], text: str) -> Markup:
-    """A bar of parts, each a share of its whole width under its look, and a text at its end."""
-    parts = "".join(
-        f'<b class="{escape(look)}" style="width:{_short(100 * share)}%"></b>' for look, share in shares.items()
-    )
+    """A bar of parts, each a share of its whole width under its CSS class, and a text at its end."""
+    parts = "".join(f'<b class="{css}" style="width:{_short(100 * share)}%"></b>' for css, share in shares.items())
     return Markup(f'<div class="bar"><i aria-hidden="true">{parts}</i><span>{escape(text)}</span></div>')
 
 
 def gauge(before: float, after: float, asked: float, label: str) -> Markup:
-    """How probable the wanted outcome is now and then, on one line from 0 to 1."""
+    """How probable the target is now and then, on one line from 0 to 1."""
     low, high = sorted((before, after))
     gain = f'<span class="gain" style="left:{_short(100 * low)}%;width:{_short(100 * (high - low))}%"></span>'
     marks = "".join(
-        f'<span class="{look}" style="left:{_short(100 * place)}%"></span>'
-        for look, place in (("asked", asked), ("now", before), ("then", after))
+        f'<span class="{css}" style="left:{_short(100 * share)}%"></span>'
+        for css, share in (("asked", asked), ("now", before), ("then", after))
     )
     return Markup(
         f'<div class="gauge" role="img" aria-label="{escape(label)}"><div class="track">{gain}{marks}</div></div>'
     )
 
 
-def _heights(values: Any, bounds: tuple[float, float]) -> Any:
+def _heights(values: Any, bounds: tuple[float, float]) -> NDArray[np.float64]:
     """From the top: the bounds lie a little within the box."""
     low, high = bounds
-    share = (np.asarray(values, dtype=float) - low) / ((high - low) or 1.0)
+    share: NDArray[np.float64] = (np.asarray(values, dtype=float) - low) / ((high - low) or 1.0)
     return HEIGHT * (1 - _MARGIN - (1 - 2 * _MARGIN) * share)
 
 
-def _horizontal(y: float) -> str:
-    return f'<line class="asked" x1="0" x2="{WIDTH:g}" y1="{_short(y)}" y2="{_short(y)}"/>'
+def _pairs(x: Any, y: Any) -> list[str]:
+    return [f"{_short(a)},{_short(b)}" for a, b in zip(x, y, strict=True)]
 
 
-def _points(x: Any, y: Any) -> str:
-    return " ".join(f"{_short(a)},{_short(b)}" for a, b in zip(x, y, strict=True))
-
-
-def _now(place: str, size: float = 1.0) -> str:
-    x, y = place.split(",")
+def _start(point: str, size: float = 1.0) -> str:
+    """The sign of a row as asked: a ring."""
+    x, y = point.split(",")
     look = f'r="{3.6 * size:g}" fill="#fff" stroke="{INK}" stroke-width="{1.6 * size:g}"'
     return f'<circle cx="{x}" cy="{y}" {look}/>'
 
 
-def _then(place: str, size: float = 1.0) -> str:
-    x, y = place.split(",")
+def _end(point: str, size: float = 1.0) -> str:
+    """The sign of the end of a path: a diamond."""
+    x, y = point.split(",")
     r = f"{4.8 * size:g}"
     shape = f"M{x} {y}m0-{r}l{r} {r}l-{r} {r}l-{r}-{r}z"
     return f'<path d="{shape}" fill="{INK}" stroke="#fff" stroke-width="{0.8 * size:g}"/>'

@@ -8,9 +8,9 @@ from matplotlib.colors import to_hex
 
 from counterpath.explanation import Explanation, StatusCode
 from counterpath.explanation.plots import figures
-from counterpath.explanation.plots.style import PALETTE, svg
+from counterpath.explanation.plots.style import MOST_FEATURES, PALETTE
 from tests.explanation.conftest import make, make_empty, make_landscape
-from tests.explanation.markup import evil
+from tests.explanation.markup import evil, svg
 
 
 @pytest.mark.parametrize("name", ["plot_changes", "plot_path", "plot_map"])
@@ -93,9 +93,9 @@ def test_a_map_says_how_many_paths_it_leaves_out(explanation: Explanation) -> No
 def test_many_features_are_cut_and_counted() -> None:
     names = [f"f{number}" for number in range(20)]
     steps = pd.DataFrame(np.arange(40.0).reshape(2, 20), columns=names)
-    told = pd.DataFrame({"step": [0, 1], "probability": [0.1, 0.9], "uncertainty": [np.nan] * 2})
-    fig = figures.draw_path(told, steps, dict.fromkeys(names, (0.0, 1.0)), "many", ("1", 0.5))
-    assert len(fig.axes) == 1 + figures.MOST_FEATURES
+    known = pd.DataFrame({"step": [0, 1], "probability": [0.1, 0.9], "uncertainty": [np.nan] * 2})
+    fig = figures.draw_path(known, steps, dict.fromkeys(names, (0.0, 1.0)), "many", ("1", 0.5))
+    assert len(fig.axes) == 1 + MOST_FEATURES
     assert "5 more features move" in fig.axes[-1].get_xlabel()
     changed = pd.DataFrame(True, index=range(2), columns=names)
     fig = figures.draw_changes(steps, steps + 1, changed, dict.fromkeys(names, (0.0, 0.0)))

@@ -32,21 +32,21 @@ def test_milestones_are_numbered_where_there_are_several() -> None:
 
 def test_a_map_holds_all_codes_and_paths_in_its_box_and_classes_differ_in_shape_too() -> None:
     path = pd.DataFrame({"map_x": [-9.0, 0.0, 0.0], "map_y": [0.0, 0.0, 0.0]})
-    latent = Map.of(make_landscape(), path)
-    places = np.array([[float(v) for v in place.split(",")] for place in latent._places(latent.landscape)])
-    assert (places >= 0).all()
-    assert (places <= [MAP, latent.height]).all()
+    latent = Map.around(make_landscape(), path)
+    points = np.array([[float(v) for v in point.split(",")] for point in latent._points(latent.landscape)])
+    assert (points >= 0).all()
+    assert (points <= [MAP, latent.height]).all()
     assert latent.codes.count("h.1") == 300
     assert {'stroke-linecap="round"', 'stroke-linecap="square"'} <= set(latent.codes.replace("/", " ").split())
     drawn = latent.draw([path], 'a "label"')
-    assert 'aria-label="a &quot;label&quot;"' in drawn
+    assert 'aria-label="a &#34;label&#34;"' in drawn
     assert drawn.count("<polyline") == 2
 
 
 @pytest.mark.parametrize("classes", [1, 7])
 def test_a_map_of_one_line_or_of_many_classes_is_drawn(classes: int) -> None:
     flat = make_landscape(classes).assign(map_y=0.0)
-    latent = Map.of(flat, flat.iloc[:0])
+    latent = Map.around(flat, flat.iloc[:0])
     assert "nan" not in latent.codes + latent.draw([], "none")
     assert latent.legend.count("model says") == classes
 

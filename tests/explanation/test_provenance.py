@@ -1,0 +1,34 @@
+from dataclasses import fields
+
+from counterpath.explainer.request import _SETTINGS, Request
+from counterpath.explanation.provenance import LIBRARIES, REQUEST_MEANINGS, describe, describe_request, record
+from counterpath.explanation.tables import PLAN
+
+
+def test_every_part_of_a_request_has_a_meaning() -> None:
+    assert set(REQUEST_MEANINGS) == {*(field.name for field in fields(Request)), *_SETTINGS, PLAN}
+
+
+def test_a_request_is_described_by_what_was_asked_for_and_not_by_what_was_left_open() -> None:
+    request = {"method": "rsgd", "lock": ["a", "b"], "ranges": {"c": [1, None]}, "sparsify": True, "max_changes": None}
+    assert describe_request(request | {"own": 1.5, "directions": {}}) == [
+        ("method", "rsgd", "how to search"),
+        ("lock", "a, b", REQUEST_MEANINGS["lock"]),
+        ("ranges", "c: 1, –", REQUEST_MEANINGS["ranges"]),
+        ("sparsify", "yes", REQUEST_MEANINGS["sparsify"]),
+        ("own", "1.5", ""),
+    ]
+
+
+def test_what_is_recorded_says_when_with_what_and_how_fast() -> None:
+    recorded = record(0.0)
+    assert list(recorded["versions"]) == ["counterpath", "python", *LIBRARIES]
+    assert recorded["date"].endswith("+00:00")
+    assert recorded["seconds"] > 0
+
+
+def test_only_what_is_known_of_the_provenance_is_described() -> None:
+    recorded = {"date": "2026-01-01", "seconds": 1.5, "versions": {"torch": "2", "numpy": "1"}}
+    assert describe(recorded) == [("date", "2026-01-01"), ("seconds", "1.5"), ("versions", "torch 2, numpy 1")]
+    assert describe({"seconds": 2.0}) == [("seconds", "2.0")]
+    assert describe({}) == []
