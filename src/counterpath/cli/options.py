@@ -181,7 +181,7 @@ class Options:
                     raise InputError(f"{option} {text!r} is not {form}")
         for option, count in (("--max-changes", self.max_changes), ("--plans", self.plans)):
             if count is not None:
-                constraints.count(option, count)
+                constraints.parse_count(option, count)
 
     @property
     def by_option(self) -> dict[str, Any]:
@@ -249,7 +249,7 @@ def _by_feature(
 
 def _range(feature: Feature, value: str, given: str) -> list[Any]:
     names = [str(category) for category in feature.categories]
-    if not constraints.paired(feature):
+    if not constraints.is_interval(feature):
         return list(_listed(value, "|", names))
     splits = [(value[:place].strip(), value[place + 1 :].strip()) for place, sign in enumerate(value) if sign == ":"]
     if not splits:

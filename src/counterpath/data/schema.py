@@ -24,7 +24,7 @@ class Kind:
     """How values of a kind of feature become numbers.
 
     Attributes:
-        whole: Whether only whole numbers are legal. A category's number is its place in `Feature.categories`.
+        whole: Whether only whole numbers are legal. A category's number is its index in `Feature.categories`.
         categories: How many categories a feature of this kind has, at least and at most; None for a kind whose values
             are numbers already.
         values: The categories, where the kind itself says what they are.
@@ -212,7 +212,7 @@ class Schema:
         return tuple(feature.name for feature in self.features if feature.immutable)
 
     def index(self, name: str) -> int:
-        """The place of a feature in the order."""
+        """The index of a feature in the order."""
         return self.features.index(self[name])
 
     def replace(self, name: str, **changes: Any) -> "Schema":

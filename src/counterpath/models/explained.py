@@ -201,7 +201,7 @@ def black_box_proba(model: Any, encoder: Encoder) -> PredictProba:
 
 def table_proba(model: Any, encoder: Encoder) -> Callable[[pd.DataFrame], NDArray[np.float64]]:
     """Rows of a table, exactly as they are, to the probability of every class."""
-    return lambda frame: predict_proba(model, encoder.arranged(frame))
+    return lambda frame: predict_proba(model, encoder.align(frame))
 
 
 def _predict_encoded(model: Any, encoder: Encoder, x: Float[Tensor, "n D"]) -> Float[Tensor, "n K"]:

@@ -155,5 +155,5 @@ def _held(feature: Feature, request: Mapping[str, Any]) -> tuple[str, ...]:
     return (
         *locked,
         *([_DIRECTIONS[direction]] if direction else []),
-        *([constraints.told(feature, tuple(span))] if span else []),
+        *([constraints.describe_range(feature, tuple(span))] if span else []),
     )
