@@ -32,7 +32,7 @@ _DIGITS = 16
 """17 digits say no more than the number itself does."""
 _EXACT = 22
 """10²² is the largest power of ten that float64 has; dividing by one of those rounds once, hence correctly."""
-_POWERS = torch.tensor([float(10**k) for k in range(_EXACT + 1)], dtype=torch.float64)
+_POWERS = torch.tensor([float(10**k) for k in range(_EXACT + 1)], dtype=torch.float64)  # a table: pow() may round
 _EXTREME = 330
 """More decimal places, before or after the point, than any number in float64 has: these end at 10³⁰⁹ and 10⁻³²⁴."""
 _DOWN, _UP = (torch.floor, decimal.ROUND_FLOOR), (torch.ceil, decimal.ROUND_CEILING)
@@ -65,8 +65,8 @@ def shortest_decimals(numbers: Float[Tensor, "n"], widths: Float[Tensor, "n"], s
 
 def _enough_places(numbers: Float[Tensor, "n"], widths: Float[Tensor, "n"]) -> Int[Tensor, "n"]:
     """With how many decimal places some number lies in the interval, unless that takes too many digits."""
-    wanted, most = 1 - widths.log10().floor(), _DIGITS - 1 - numbers.abs().log10().floor()
-    return torch.minimum(wanted, most).nan_to_num().clamp(-_EXTREME, _EXTREME).long()
+    needed, most = 1 - widths.log10().floor(), _DIGITS - 1 - numbers.abs().log10().floor()
+    return torch.minimum(needed, most).nan_to_num().clamp(-_EXTREME, _EXTREME).long()
 
 
 def _multiple(

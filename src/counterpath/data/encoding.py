@@ -140,7 +140,7 @@ class _Numbers:
         ends, their_points = self._ends
         same = on_grid(self._points(near), points.dtype) == points
         same_end = their_points.to(points.dtype) == points
-        # A later candidate has precedence, as there.
+        # A later candidate has precedence, as in `NumberAxis`.
         for candidate, is_it in zip((*near, *ends), (*same, *same_end), strict=True):
             found = torch.where(is_it, candidate, found)
         return self._points(found.clamp(self.lower, self.upper))
@@ -273,7 +273,7 @@ class Encoder:
       inverse of `encode` for every row. `round` clips.
     - `decode` gives back whole numbers and bounds exactly, and of other numbers the shortest decimal that is encoded as
       the same point: whatever has few enough digits comes back bit for bit, and anything else to half a step of the
-      grid, 6e-8 of the (transformed) range. Whole numbers are told apart in ranges up to eight million, under log1p
+      grid, 6e-8 of the (transformed) range. Whole numbers are distinguished in ranges up to eight million, under log1p
       half a million.
     - A column that is constant in the training rows is never changed by `round`.
 

@@ -179,10 +179,10 @@ UNKNOWN = -1
 
 def check_columns(frame: pd.DataFrame, schema: Schema) -> None:
     """Raise an error unless the table has exactly the columns of the schema, in any order."""
-    given = list(frame.columns)
-    twice = sorted({str(name) for name in given if given.count(name) > 1})
-    missing = [name for name in schema.names if name not in given]
-    extra = [str(name) for name in given if name not in schema.names]
+    columns = list(frame.columns)
+    twice = sorted({str(name) for name in columns if columns.count(name) > 1})
+    missing = [name for name in schema.names if name not in columns]
+    extra = [str(name) for name in columns if name not in schema.names]
     for problem, names in (("that are there twice", twice), ("that are missing", missing), ("too many", extra)):
         if names:
             raise InputError(
@@ -213,15 +213,15 @@ def from_numbers(numbers: NDArray[np.float64], feature: Feature, dtype: Describe
     Numbers that an integer dtype cannot hold without loss come back as float64: half a year of age is not rounded
     away because the training rows happened to have whole years. A feature of the kind "integer" has no such numbers.
     """
-    wanted = restore(dtype)
+    target = restore(dtype)
     if KINDS[feature.kind].categories is not None:
         values = [feature.categories[code] for code in numbers.astype(np.intp)]
-        categories: pd.Series = pd.Series(values, index=index, name=feature.name, dtype=wanted)
+        categories: pd.Series = pd.Series(values, index=index, name=feature.name, dtype=target)
         return categories
     column = pd.Series(numbers, index=index, name=feature.name)
-    if pd.api.types.is_integer_dtype(wanted) and not _fits(numbers, wanted):
+    if pd.api.types.is_integer_dtype(target) and not _fits(numbers, target):
         return column
-    return column.astype(wanted)
+    return column.astype(target)
 
 
 def cast_if_lossless(column: pd.Series, dtype: Any) -> pd.Series:
