@@ -58,7 +58,7 @@ def random_vae(
                 module.running_mean = torch.randn(module.num_features).double()
                 module.running_var = torch.rand(module.num_features).double() + 0.5
         codes, rows = torch.randn(200, latent).double(), torch.rand(200, features).double()
-        vae.precision.place(concat_context(codes, vae.context(rows)), torch.rand(features).double(), rows=rows)
+        vae.precision.fit_centers(concat_context(codes, vae.context(rows)), torch.rand(features).double(), rows=rows)
         vae.precision.log_weight.data += 0.5 * torch.randn_like(vae.precision.log_weight)
     return vae.eval().requires_grad_(False)
 

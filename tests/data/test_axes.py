@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from counterpath.data import Encoder, Feature, Schema
-from counterpath.data.axes import shortest
+from counterpath.data.axes import shortest_decimals
 
 transforms = st.sampled_from(["identity", "log1p"])
 dtypes = st.sampled_from(["float64", "float32", "Float64", "double[pyarrow]"])
@@ -112,14 +112,14 @@ def test_of_two_that_are_equally_short_the_nearer_is_taken():
     numbers = torch.tensor([0.4871, -0.4871, 0.0004, 7.0, 1.5e-30], dtype=torch.float64)
     widths = torch.tensor([0.3, 0.3, 0.1, 0.1, 4e-31], dtype=torch.float64)
 
-    def same(given, rows):
-        return (given - numbers[rows]).abs() <= widths[rows] / 2
+    def same(candidates, rows):
+        return (candidates - numbers[rows]).abs() <= widths[rows] / 2
 
-    assert shortest(numbers, widths, same).tolist() == [0.5, -0.5, 0.0, 7.0, 1.5e-30]
+    assert shortest_decimals(numbers, widths, same).tolist() == [0.5, -0.5, 0.0, 7.0, 1.5e-30]
 
 
 @pytest.mark.parametrize("number", [np.inf, -np.inf, np.nan, 1e308, 5e-324, 0.0])
 def test_what_cannot_be_shortened_stays(number):
-    given = torch.tensor([number], dtype=torch.float64)
-    kept = shortest(given, torch.zeros(1, dtype=torch.float64), lambda numbers, rows: numbers == given[rows])
-    assert torch.equal(kept.nan_to_num(-1.0), given.nan_to_num(-1.0))
+    numbers = torch.tensor([number], dtype=torch.float64)
+    kept = shortest_decimals(numbers, torch.zeros(1, dtype=torch.float64), lambda each, rows: each == numbers[rows])
+    assert torch.equal(kept.nan_to_num(-1.0), numbers.nan_to_num(-1.0))

@@ -1,4 +1,4 @@
-"""What may change in a request: every wish is checked by name, and bounds are legal points around the factuals."""
+"""What may change in a request: every constraint is parsed by name, and bounds are legal points around the factuals."""
 
 import json
 import math
@@ -46,52 +46,52 @@ ENCODER = Encoder.fit(TRAIN, SCHEMA)
 ONE = TRAIN.loc[["c"]]
 
 
-def of(**wishes: Any) -> Constraints:
-    return Constraints.of(SCHEMA, **wishes)
+def of(**options: Any) -> Constraints:
+    return Constraints.of(SCHEMA, **options)
 
 
-def bounds(frame: pd.DataFrame = ONE, **wishes: Any) -> Bounds:
-    return of(**wishes).bounds(ENCODER, frame, ENCODER.encode(frame))
+def bounds(frame: pd.DataFrame = ONE, **options: Any) -> Bounds:
+    return of(**options).bounds(ENCODER, frame, ENCODER.encode(frame))
 
 
-def ends(name: str, frame: pd.DataFrame = ONE, **wishes: Any) -> tuple[Any, Any]:
+def ends(name: str, frame: pd.DataFrame = ONE, **options: Any) -> tuple[Any, Any]:
     """The bounds of one feature of the first row, decoded; None where nothing binds."""
-    found, x = bounds(frame, **wishes), ENCODER.encode(frame)
-    columns, told = ENCODER.columns(name), []
+    found, x = bounds(frame, **options), ENCODER.encode(frame)
+    columns, decoded = ENCODER.columns(name), []
     for end in (found.lower, found.upper):
         row = x.clone()
         row[:, columns] = end[:, columns]
         bound = bool(end[0, columns].isfinite().all())
-        told.append(ENCODER.decode(row)[name].iloc[0] if bound else None)
-    return told[0], told[1]
+        decoded.append(ENCODER.decode(row)[name].iloc[0] if bound else None)
+    return decoded[0], decoded[1]
 
 
-# What is asked for
+# Parsing
 
 
-def test_wishes_are_put_plainly_and_in_one_order():
-    asked = of(
+def test_constraints_are_parsed_to_plain_values_in_one_order():
+    parsed = of(
         lock=np.array(["sex", "job", "sex"]),
         directions={"size": "up", "age": "down"},
         ranges={"income": [np.float32(20), None], "age": (np.int64(20), 60.5), "job": {"none", "boss"}, "grade": ["2"]},
         max_changes=np.int64(99),
         feature_costs={"size": np.float64(3), "age": 2},
     )
-    assert asked.lock == ("job", "sex")
-    assert list(asked.ranges.items()) == [
+    assert parsed.lock == ("job", "sex")
+    assert list(parsed.ranges.items()) == [
         ("age", (20, 60.5)),
         ("grade", (2,)),
         ("income", (20.0, None)),
         ("job", ("boss", "none")),
     ]
-    assert asked.bounded
-    assert Constraints.from_json(json.loads(json.dumps(asked.to_json()))) == asked
-    assert list(asked.to_json()) == ["feature_costs", "directions", "lock", "max_changes", "ranges"]
-    assert list(asked.to_json()["directions"]) == ["age", "size"]
-    assert Constraints.of(SCHEMA, **asked.to_json()) == asked
+    assert parsed.bounded
+    assert Constraints.from_json(json.loads(json.dumps(parsed.to_json()))) == parsed
+    assert list(parsed.to_json()) == ["feature_costs", "directions", "lock", "max_changes", "ranges"]
+    assert list(parsed.to_json()["directions"]) == ["age", "size"]
+    assert Constraints.of(SCHEMA, **parsed.to_json()) == parsed
 
 
-def test_nothing_is_asked_for_by_default():
+def test_there_are_no_constraints_by_default():
     assert of() == Constraints() == Constraints.from_json({})
     assert not of().bounded
     assert not of(max_changes=2, feature_costs={"age": 2}).bounded
@@ -153,15 +153,15 @@ MISTAKES = [
     ),
     (
         {"feature_costs": {"age": 1e7}},
-        r"'age' has the feature_costs 1e\+07 and 'income' 1, .*lock the feature: lock=\['age'\]",
+        r"'age' costs 1e\+07 to change and 'income' 1, .*lock the feature: lock=\['age'\]",
     ),
 ]
 
 
-@pytest.mark.parametrize(("wishes", "message"), MISTAKES)
-def test_a_mistake_is_named_with_what_was_expected(wishes: dict[str, Any], message: str):
+@pytest.mark.parametrize(("options", "message"), MISTAKES)
+def test_a_mistake_is_named_with_what_was_expected(options: dict[str, Any], message: str):
     with pytest.raises(InputError, match=message):
-        of(**wishes)
+        of(**options)
 
 
 @pytest.mark.parametrize("value", [[], {"lokc": []}, {"lock": "age"}, {"directions": []}, {"ranges": {"age": "x"}}])
@@ -173,7 +173,7 @@ def test_json_of_another_form_is_refused(value: Any):
 # Bounds
 
 
-def test_without_wishes_nothing_binds_and_immutable_features_are_locked():
+def test_without_constraints_nothing_binds_and_immutable_features_are_locked():
     found = bounds(TRAIN, max_changes=2, feature_costs={"age": 3})
     assert found.lower.shape == found.upper.shape == found.locked.shape == (4, ENCODER.width)
     assert (found.lower == -math.inf).all()
@@ -222,8 +222,8 @@ def test_directions_are_relative_to_the_factual():
 
 
 def test_what_is_locked_has_no_room():
-    wishes = {"lock": ["age", "job"], "directions": {"age": "up"}, "ranges": {"age": (20, 60)}}
-    found, x = bounds(TRAIN.iloc[2:], **wishes), ENCODER.encode(TRAIN.iloc[2:])
+    options = {"lock": ["age", "job"], "directions": {"age": "up"}, "ranges": {"age": (20, 60)}}
+    found, x = bounds(TRAIN.iloc[2:], **options), ENCODER.encode(TRAIN.iloc[2:])
     locked = ENCODER.columns("age", "job")
     assert torch.equal(found.lower[:, locked], x[:, locked])
     assert torch.equal(found.upper[:, locked], x[:, locked])
@@ -233,12 +233,12 @@ def test_what_is_locked_has_no_room():
 
 
 def test_outside_the_training_range_the_factual_is_its_own_bound():
-    person = ONE.assign(age=95, income=1e6)
-    assert ends("age", person, ranges={"age": (90, 100)}) == (95, 95)
-    assert ends("age", person, ranges={"age": (70, 100)}) == (70, 95)
-    assert ends("age", person, ranges={"age": (None, 100)}) == (None, 95)
-    assert ends("age", person, directions={"age": "down"}) == (None, 95)
-    assert ends("income", person, ranges={"income": (5e5, None)}) == (1e6, None)
+    row = ONE.assign(age=95, income=1e6)
+    assert ends("age", row, ranges={"age": (90, 100)}) == (95, 95)
+    assert ends("age", row, ranges={"age": (70, 100)}) == (70, 95)
+    assert ends("age", row, ranges={"age": (None, 100)}) == (None, 95)
+    assert ends("age", row, directions={"age": "down"}) == (None, 95)
+    assert ends("income", row, ranges={"income": (5e5, None)}) == (1e6, None)
     narrow = (2226.90000001, 2226.90000002)  # between two points of the grid
     assert ends("income", ONE.assign(income=2226.900000015), ranges={"income": narrow}) == (2226.9, 2226.9)
 
@@ -270,15 +270,15 @@ def test_a_factual_outside_its_own_range_is_named(wanted: dict[str, Any], messag
 
 def test_short_floats_are_compared_as_they_are_stored():
     for dtype in ("float32", "float64"):
-        person = ONE.assign(short=pd.Series([0.3], index=ONE.index, dtype=dtype))
-        assert ends("short", person, ranges={"short": (0.3, 0.5)}) == (np.float32(0.3), np.float32(0.5))
-        assert ends("short", person, ranges={"short": (0.2, 0.3)}) == (np.float32(0.2), np.float32(0.3))
+        row = ONE.assign(short=pd.Series([0.3], index=ONE.index, dtype=dtype))
+        assert ends("short", row, ranges={"short": (0.3, 0.5)}) == (np.float32(0.3), np.float32(0.5))
+        assert ends("short", row, ranges={"short": (0.2, 0.3)}) == (np.float32(0.2), np.float32(0.3))
 
 
 def test_no_rows_have_no_bounds_and_a_few_can_be_taken():
-    wishes = {"ranges": {"age": (18, 79), "job": ["boss", "clerk", "none"]}, "lock": ["size"]}
-    assert bounds(TRAIN.head(0), **wishes).lower.shape == (0, ENCODER.width)
-    whole, some = bounds(TRAIN, **wishes), bounds(TRAIN.iloc[[1, 3]], **wishes)
+    options = {"ranges": {"age": (18, 79), "job": ["boss", "clerk", "none"]}, "lock": ["size"]}
+    assert bounds(TRAIN.head(0), **options).lower.shape == (0, ENCODER.width)
+    whole, some = bounds(TRAIN, **options), bounds(TRAIN.iloc[[1, 3]], **options)
     for part in (whole.at(torch.tensor([1, 3])), whole.at(torch.tensor([False, True, False, True]))):
         assert all(torch.equal(getattr(part, name), getattr(some, name)) for name in ("lower", "upper", "locked"))
 
@@ -304,37 +304,37 @@ numbers = {
 }
 names = list(SCHEMA.names)  # the shape checker draws at random, which a strategy must not
 seen = {"size": ["small", "large", "huge"], "job": ["boss", "clerk", "none"], "owner": [False, True], "grade": [1, 2]}
-people = st.fixed_dictionaries(
+rows = st.fixed_dictionaries(
     numbers | {name: st.sampled_from(values) for name, values in seen.items()} | {"sex": st.sampled_from(["f", "m"])}
 )
 
 
 @st.composite
-def asked(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A legal person, and wishes that this person does not contradict."""
-    person, ranges = draw(people), {}
+def consistent_constraints(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A legal row, and constraints that it does not contradict."""
+    row, ranges = draw(rows), {}
     for name in draw(st.sets(st.sampled_from(list(numbers)))):
         below, above = draw(st.floats(0, 1e5)), draw(st.floats(0, 1e5))
-        low, high = person[name] - below, person[name] + above
+        low, high = row[name] - below, row[name] + above
         ranges[name] = (draw(st.sampled_from([low, None])), draw(st.sampled_from([high, None])))
     if draw(st.booleans()):
-        place = SIZES.index(person["size"])
-        ranges["size"] = (draw(st.sampled_from([*SIZES[: place + 1], None])), draw(st.sampled_from(SIZES[place:])))
+        index = SIZES.index(row["size"])
+        ranges["size"] = (draw(st.sampled_from([*SIZES[: index + 1], None])), draw(st.sampled_from(SIZES[index:])))
     for name in draw(st.sets(st.sampled_from(["job", "owner", "grade"]))):
-        ranges[name] = [person[name], *draw(st.lists(st.sampled_from(seen[name])))]
+        ranges[name] = [row[name], *draw(st.lists(st.sampled_from(seen[name])))]
     directions = draw(
         st.dictionaries(st.sampled_from(["age", "income", "debt", "size", "owner"]), st.sampled_from(["up", "down"]))
     )
     lock = draw(st.sets(st.sampled_from(names), max_size=3))
-    return person, {"ranges": ranges, "directions": directions, "lock": lock}
+    return row, {"ranges": ranges, "directions": directions, "lock": lock}
 
 
 @settings(max_examples=150, deadline=None)
-@given(asked(), st.lists(st.floats(-1, 2, width=32), min_size=ENCODER.width, max_size=ENCODER.width))
-def test_the_box_holds_the_factual_and_legal_rows_that_keep_to_the_wishes(wished, values):
-    given, wishes = wished
-    frame = pd.DataFrame([given]).astype({"short": "float32"})
-    x, found = ENCODER.encode(frame), bounds(frame, **wishes)
+@given(consistent_constraints(), st.lists(st.floats(-1, 2, width=32), min_size=ENCODER.width, max_size=ENCODER.width))
+def test_the_box_holds_the_factual_and_legal_rows_that_satisfy_the_constraints(drawn, values):
+    factual, options = drawn
+    frame = pd.DataFrame([factual]).astype({"short": "float32"})
+    x, found = ENCODER.encode(frame), bounds(frame, **options)
     assert (found.lower <= x).all()
     assert (x <= found.upper).all()
     tried = torch.tensor([values])
@@ -343,21 +343,21 @@ def test_the_box_holds_the_factual_and_legal_rows_that_keep_to_the_wishes(wished
     legal = ENCODER.round(tried)
     assert (found.lower <= legal).all(), (legal, found)
     assert (legal <= found.upper).all(), (legal, found)
-    row, person = ENCODER.decode(legal).iloc[0], frame.iloc[0]
+    row, before = ENCODER.decode(legal).iloc[0], frame.iloc[0]
     for name in SCHEMA.names:
         columns = ENCODER.columns(name)
         if torch.equal(legal[:, columns], x[:, columns]):
             continue  # the factual's own value
-        assert name not in wishes["lock"]
-        low, high = (*wishes["ranges"].get(name, ()), None, None)[:2] if name in numbers else (None, None)
+        assert name not in options["lock"]
+        low, high = (*options["ranges"].get(name, ()), None, None)[:2] if name in numbers else (None, None)
         if name == "short":
             low, high = (end if end is None else np.float32(end) for end in (low, high))
         assert low is None or row[name] >= low
         assert high is None or row[name] <= high
-        if name in ("job", "owner", "grade") and name in wishes["ranges"]:
-            assert row[name] in wishes["ranges"][name]
-        if name in wishes["directions"] and name in numbers:
-            assert (row[name] > person[name]) == (wishes["directions"][name] == "up")
+        if name in ("job", "owner", "grade") and name in options["ranges"]:
+            assert row[name] in options["ranges"][name]
+        if name in options["directions"] and name in numbers:
+            assert (row[name] > before[name]) == (options["directions"][name] == "up")
 
 
 ranged = st.tuples(st.floats(0, 1), st.floats(0, 1)).map(sorted)
@@ -388,9 +388,9 @@ def test_the_first_and_last_point_are_legal_and_as_far_out_as_can_be(share, offs
         return
     points = torch.tensor([[first], [last]])
     assert torch.equal(encoder.round(points), points)
-    told = encoder.decode(points)["x"].astype(float)
-    assert (told >= low).all()
-    assert (told <= high).all()
+    decoded = encoder.decode(points)["x"].astype(float)
+    assert (decoded >= low).all()
+    assert (decoded <= high).all()
     outside = encoder.round(points + torch.tensor([[-1.0], [1.0]]) / 2**23)
     beyond = encoder.decode(outside)["x"].astype(float).tolist()
     assert first == outside[0] or beyond[0] < low

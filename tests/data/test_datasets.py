@@ -14,7 +14,6 @@ from counterpath.data.datasets import (
     ADULT_SHA256,
     DATASETS,
     GMC_SHA256,
-    Source,
     cache_folder,
     find,
     load,
@@ -39,7 +38,7 @@ def _nothing_outside(monkeypatch, tmp_path):
 def reference(name: str) -> Path:
     file = find(name, REFERENCE) if REFERENCE.is_dir() else None
     if file is None:
-        pytest.skip(f"no reference copy of {name}: set {source.VARIABLE} to a folder that holds {name}.csv.gz")
+        pytest.skip(f"no reference copy of {name}: set {datasets.VARIABLE} to a folder that holds {name}.csv.gz")
     return file
 
 
@@ -148,7 +147,7 @@ def test_the_environment_variable_names_a_file_or_a_folder(monkeypatch, tmp_path
     file = tmp_path / f"small{suffix}"
     file.write_bytes(gzip.compress(CONTENT) if suffix == ".csv.gz" else CONTENT)
     monkeypatch.setenv(datasets.VARIABLE, str(tmp_path if folder else file))
-    assert obtain(Source("small", "http://127.0.0.1:9/", SMALL)) == file
+    assert obtain("small", "http://127.0.0.1:9/", SMALL) == file
     assert read_verified(file, SMALL) == CONTENT
 
 
@@ -157,7 +156,7 @@ def test_a_folder_without_the_file_leads_on_to_the_cache(monkeypatch, tmp_path):
     cached = cache_folder() / "small.csv"
     cached.parent.mkdir(parents=True)
     cached.write_bytes(CONTENT)
-    assert obtain(Source("small", "http://127.0.0.1:9/", SMALL)) == cached
+    assert obtain("small", "http://127.0.0.1:9/", SMALL) == cached
 
 
 def test_the_cache_is_in_the_home_folder_by_default(monkeypatch):
@@ -223,21 +222,21 @@ def server():
     served.httpd.server_close()
 
 
-def small(server: Server) -> Source:
-    return Source("small", f"{server.url}/small.csv", SMALL)
+def small(server: Server) -> Path:
+    return obtain("small", f"{server.url}/small.csv", SMALL)
 
 
 def test_a_download_is_kept_and_not_repeated(server):
     server.files["/small.csv"] = CONTENT
-    assert obtain(small(server)) == obtain(small(server)) == cache_folder() / "small.csv"
-    assert read_verified(obtain(small(server)), SMALL) == CONTENT
+    assert small(server) == small(server) == cache_folder() / "small.csv"
+    assert read_verified(small(server), SMALL) == CONTENT
     assert server.requests == ["/small.csv"]
 
 
 def test_a_download_shows_its_progress(server, monkeypatch, capsys):
     server.files["/small.csv"] = CONTENT
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    obtain(small(server))
+    small(server)
     assert "Downloading small" in capsys.readouterr().err
 
 
@@ -271,11 +270,10 @@ def test_a_failed_download_leaves_nothing_behind(server, monkeypatch, spoil, pro
     server.files["/small.csv"] = CONTENT
     spoil(server)
     with pytest.raises(InputError, match=rf"small is not on this machine, .*small\.csv failed: .*{problem}.*path=FILE"):
-        obtain(small(server))
+        small(server)
     assert list(cache_folder().iterdir()) == []
 
 
 def test_without_a_network_the_error_says_how_to_provide_the_file(server):
-    unreachable = Source("small", "http://127.0.0.1:9/small.csv", SMALL)
     with pytest.raises(InputError, match=r"refused.*COUNTERPATH_DATA"):
-        obtain(unreachable)
+        obtain("small", "http://127.0.0.1:9/small.csv", SMALL)

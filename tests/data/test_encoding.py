@@ -68,17 +68,17 @@ def test_encoded_rows_are_scaled_to_the_unit_interval():
 
 
 def test_decode_restores_columns_order_dtypes_and_index():
-    people = TRAIN.set_index(pd.Index(["a", "b", "c", "d"]))
-    decoded = encoder().decode(encoder().encode(people), people.index)
-    pd.testing.assert_frame_equal(decoded, people, rtol=1e-6)
-    pd.testing.assert_frame_equal(decoded.drop(columns="income"), people.drop(columns="income"), check_exact=True)
+    rows = TRAIN.set_index(pd.Index(["a", "b", "c", "d"]))
+    decoded = encoder().decode(encoder().encode(rows), rows.index)
+    pd.testing.assert_frame_equal(decoded, rows, rtol=1e-6)
+    pd.testing.assert_frame_equal(decoded.drop(columns="income"), rows.drop(columns="income"), check_exact=True)
 
 
 @settings(max_examples=100, deadline=None)
 @given(rows, rows)
-def test_decode_inverts_encode_inside_and_outside_the_training_range(train, people):
+def test_decode_inverts_encode_inside_and_outside_the_training_range(train, rows):
     fitted = Encoder.fit(table([*train, (0.0, 0, 0, 0, 0, "Female"), (1.0, 1, 1, 1, 1, "Male")]), SCHEMA)
-    frame = table(people)
+    frame = table(rows)
     encoded = fitted.encode(frame)
     decoded = fitted.decode(encoded)
     pd.testing.assert_frame_equal(decoded.drop(columns="income"), frame.drop(columns="income"), check_exact=True)
@@ -192,11 +192,11 @@ def test_categories_need_not_be_text(categories):
     pd.testing.assert_frame_equal(fitted.decode(fitted.encode(frame))[["sex"]], frame[["sex"]])
 
 
-def test_one_person_taken_out_of_a_table_is_welcome():
-    person = TRAIN.loc[2].to_frame().T
-    assert person["age"].dtype == object
-    assert torch.equal(encoder().encode(person), encoder().encode(TRAIN)[2:3])
-    assert Encoder.fit(person, SCHEMA).decode(torch.zeros(1, 6))["age"].dtype == "int64"
+def test_one_row_taken_out_of_a_table_is_welcome():
+    row = TRAIN.loc[2].to_frame().T
+    assert row["age"].dtype == object
+    assert torch.equal(encoder().encode(row), encoder().encode(TRAIN)[2:3])
+    assert Encoder.fit(row, SCHEMA).decode(torch.zeros(1, 6))["age"].dtype == "int64"
 
 
 def test_json_round_trip():
@@ -209,15 +209,15 @@ def test_json_round_trip():
 
 
 def test_rows_with_unknown_categories_are_found_and_refused():
-    people = TRAIN.astype({"sex": object}).set_index(pd.Index([10, 11, 12, 13]))
-    people.loc[12, "sex"] = "Diverse"
-    assert encoder().known(people).to_dict() == {10: True, 11: True, 12: False, 13: True}
+    rows = TRAIN.astype({"sex": object}).set_index(pd.Index([10, 11, 12, 13]))
+    rows.loc[12, "sex"] = "Diverse"
+    assert encoder().known(rows).to_dict() == {10: True, 11: True, 12: False, 13: True}
     message = "column 'sex', row 12: 'Diverse' is not a known category; known are: 'Female', 'Male'"
     with pytest.raises(InputError, match=message):
-        encoder().encode(people)
+        encoder().encode(rows)
     with pytest.raises(InputError, match=message):
-        Encoder.fit(people, SCHEMA)
-    assert encoder().encode(people[encoder().known(people)]).shape == (3, 6)
+        Encoder.fit(rows, SCHEMA)
+    assert encoder().encode(rows[encoder().known(rows)]).shape == (3, 6)
 
 
 def test_a_category_of_the_schema_that_training_lacks_is_unknown():
@@ -244,10 +244,10 @@ def test_a_category_of_the_schema_that_training_lacks_is_unknown():
     ],
 )
 def test_a_bad_value_is_named_with_its_column_and_row(column, value, message):
-    people = TRAIN.astype({column: object}).set_index(pd.Index([10, 11, 12, 13]))
-    people.at[12, column] = value
+    rows = TRAIN.astype({column: object}).set_index(pd.Index([10, 11, 12, 13]))
+    rows.at[12, column] = value
     with pytest.raises(InputError, match=message):
-        encoder().encode(people)
+        encoder().encode(rows)
 
 
 @pytest.mark.parametrize("dtype", ["str", "bool", "datetime64[ns]"])

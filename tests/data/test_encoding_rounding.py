@@ -53,8 +53,8 @@ def tables(draw: st.DrawFn) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     features: list[dict[str, Any]] = []
     table: dict[str, Any] = {}
     count = draw(st.integers(2, 6))
-    for place in range(draw(st.integers(1, 7))):
-        name, kind = f"f{place}", draw(st.sampled_from(KINDS))
+    for index in range(draw(st.integers(1, 7))):
+        name, kind = f"f{index}", draw(st.sampled_from(KINDS))
         if kind in ("integer", "continuous"):
             transform = draw(st.sampled_from(("identity", "log1p")))
             origin, reach, kept = draw(st.sampled_from(RANGES))

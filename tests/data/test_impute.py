@@ -29,7 +29,7 @@ FRAME = pd.DataFrame(
 )
 
 
-def test_what_is_usual_is_filled_in_and_said():
+def test_medians_and_frequent_values_are_filled_in_and_named():
     filled, imputed = Imputer.fit(FRAME, SCHEMA).fill(FRAME)
     assert list(filled.columns) == list(FRAME.columns)
     assert filled["height"].tolist() == [1.5, 2.0, 1.75, 1.75, 1.75]
@@ -89,8 +89,8 @@ def test_dtypes_of_text_are_kept(dtype):
 
 def test_infinities_and_unknown_categories_are_left_to_the_encoder():
     imputer = Imputer.fit(FRAME, SCHEMA)
-    people = FRAME.assign(height=np.inf, city="Paris")
-    filled, _ = imputer.fill(people)
+    rows = FRAME.assign(height=np.inf, city="Paris")
+    filled, _ = imputer.fill(rows)
     assert np.isinf(filled["height"]).all()
     assert (filled["city"] == "Paris").all()
 

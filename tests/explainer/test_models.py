@@ -110,7 +110,7 @@ def test_a_function_may_return_one_probability_a_row(numbers: pd.DataFrame) -> N
         (lambda frame: np.full((len(frame), 2), 0.7), "not probabilities"),
         (lambda frame: np.full(len(frame), np.nan), "not probabilities"),
         (lambda frame: ["yes"] * len(frame), "not probabilities .could not convert string to float"),
-        (lambda frame: np.full((len(frame), 3), 1 / 3), "tells 3 classes apart, but the target column has 2"),
+        (lambda frame: np.full((len(frame), 3), 1 / 3), "has 3 classes, but the target column has 2"),
     ],
 )
 def test_a_model_that_answers_with_nonsense_is_refused(

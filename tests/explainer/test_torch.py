@@ -125,7 +125,7 @@ def test_the_representation_can_be_named(numbers: pd.DataFrame) -> None:
     [
         (nn.Linear(4, 1), "cannot be run on encoded rows of 3 columns"),
         (nn.Sequential(nn.Linear(3, 4), nn.Unflatten(1, (2, 2))), r"to \(600, 2, 2\); expected one logit"),
-        (nn.Linear(3, 3), "tells 3 classes apart, but the target column has 2: 'no', 'yes'"),
+        (nn.Linear(3, 3), "has 3 classes, but the target column has 2: 'no', 'yes'"),
         (nn.Sequential(nn.Identity()), "no linear layer"),
     ],
 )

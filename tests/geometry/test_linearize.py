@@ -27,7 +27,7 @@ class Unknown(nn.Module):
 def _rbf() -> RBFPrecision:
     with seeded(0):
         layer = RBFPrecision(3, 4, 5).double()
-        layer.place(torch.randn(50, 3).double(), torch.rand(4).double(), per_center=True)
+        layer.fit_centers(torch.randn(50, 3).double(), torch.rand(4).double(), per_center=True)
     return layer
 
 

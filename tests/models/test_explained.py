@@ -137,7 +137,7 @@ def test_labels_are_the_models_own_or_those_of_the_target_column() -> None:
     assert class_labels(lettered, 3, ("x", "y", "z")) == ("a", "b", "c"), "what the model itself says"
     assert class_labels(len, 2, ("no", "yes")) == ("no", "yes")
     assert class_labels(len, 4, None) == (0, 1, 2, 3)
-    with pytest.raises(InputError, match="tells 3 classes apart, but the target column has 2: 'no', 'yes'"):
+    with pytest.raises(InputError, match="has 3 classes, but the target column has 2: 'no', 'yes'"):
         class_labels(len, 3, ("no", "yes"))
 
 

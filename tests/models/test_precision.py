@@ -9,7 +9,7 @@ from counterpath.utils.errors import InputError, NotFittedError
 
 def _placed(codes: torch.Tensor, centers: int = 5, **options: object) -> RBFPrecision:
     layer = RBFPrecision(codes.shape[1], 2, centers).to(codes)
-    layer.place(codes, 0.1 * torch.ones(2).to(codes), **options)  # type: ignore[arg-type]
+    layer.fit_centers(codes, 0.1 * torch.ones(2).to(codes), **options)  # type: ignore[arg-type]
     return layer
 
 
@@ -17,7 +17,7 @@ def _placed(codes: torch.Tensor, centers: int = 5, **options: object) -> RBFPrec
 def test_the_precision_is_the_formula(tied: bool) -> None:
     codes = torch.randn(50, 3, dtype=torch.float64)
     layer = RBFPrecision(3, 2, 5, tied=tied).to(codes)
-    layer.place(codes, torch.tensor([0.1, 0.2]).to(codes))
+    layer.fit_centers(codes, torch.tensor([0.1, 0.2]).to(codes))
     assert layer.log_weight.shape == (2, 1 if tied else 5)
     z = torch.randn(4, 3, dtype=torch.float64)
     bumps = torch.exp(-layer.bandwidth * torch.cdist(z, layer.centers) ** 2)
@@ -82,7 +82,7 @@ def test_where_weights_are_tied_the_jacobian_is_a_product_of_two_vectors(row_wid
     codes, rows = torch.randn(40, 3, dtype=torch.float64), torch.rand(40, 4, dtype=torch.float64)
     layer = RBFPrecision(3, 2, 5, row_width=row_width).double()
     points = torch.cat([codes, rows, torch.ones_like(rows)], -1) if row_width else codes
-    layer.place(points, torch.rand(2, dtype=torch.float64), rows=rows if row_width else None)
+    layer.fit_centers(points, torch.rand(2, dtype=torch.float64), rows=rows if row_width else None)
     std, jac, rise = layer.linearize(points, axes(points, 3))
     assert rise is not None
     torch.testing.assert_close(rise[0][..., None] * rise[1][:, None], jac)
@@ -93,7 +93,7 @@ def test_where_weights_are_tied_the_jacobian_is_a_product_of_two_vectors(row_wid
 def test_untied_weights_have_a_jacobian_of_any_rank() -> None:
     codes = torch.randn(40, 3, dtype=torch.float64)
     layer = RBFPrecision(3, 2, 5, tied=False).double()
-    layer.place(codes, torch.rand(2, dtype=torch.float64))
+    layer.fit_centers(codes, torch.rand(2, dtype=torch.float64))
     layer.log_weight.data += torch.randn_like(layer.log_weight)
     std, jac, rise = layer.linearize(codes, axes(codes))
     assert rise is None

@@ -212,7 +212,7 @@ class RequestOptions:
     ] = None
 
     def __post_init__(self) -> None:
-        from counterpath.data.constraints import count
+        from counterpath.data.constraints import parse_count
 
         for option, texts, form in (
             ("--range", self.ranges, _RANGE),
@@ -223,7 +223,7 @@ class RequestOptions:
                     raise InputError(f"{option} {text!r} is not {form}")
         for option, number in (("--max-changes", self.max_changes), ("--plans", self.plans)):
             if number is not None:
-                count(option, number)
+                parse_count(option, number)
         check_positive("--time-limit", self.time_limit)
         self._without_schema  # noqa: B018  # it raises an error if something cannot be asked for
         values = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "file"}
@@ -318,10 +318,10 @@ def _by_feature(
 
 
 def _range(feature: "Feature", value: str, given: str) -> list[Any]:
-    from counterpath.data.constraints import paired
+    from counterpath.data.constraints import is_interval
 
     categories = [str(category) for category in feature.categories]
-    if not paired(feature):
+    if not is_interval(feature):
         return list(_split(value, "|", categories))
     colons = [index for index, character in enumerate(value) if character == ":"]
     pairs = [(value[:index].strip(), value[index + 1 :].strip()) for index in colons]

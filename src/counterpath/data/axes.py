@@ -5,8 +5,8 @@ is what makes a row the same before and after it was decoded: every number is en
 decoded as a number that is encoded as that very point.
 
 Every axis has a `width`, its count of columns; `points`, the encoded columns of numbers, in float64 and not yet on the
-grid; `numbers`, what is encoded as given points of the grid, or nearest to them; and `told`, the same as people write
-it, which takes longer. Numbers are float64, as `columns.to_numbers` makes them. `rounding` has the nearest legal ones.
+grid; and `numbers`, what is encoded as given points of the grid, or nearest to them. Numbers are float64, as
+`tables.to_numbers` makes them; that of a category is its index. `encoding.Rounding` has the nearest legal ones.
 
 An axis with an order also has `within`, which numbers lie in a range, and `between`, its first and last legal point. A
 range without an end has an infinite one.
@@ -26,46 +26,47 @@ from torch import Tensor
 
 from counterpath.data.schema import Transform
 
-Same = Callable[[Tensor, Tensor], Tensor]
+IsSame = Callable[[Tensor, Tensor], Tensor]
 
 _DIGITS = 16
 """17 digits say no more than the number itself does."""
 _EXACT = 22
 """10²² is the largest power of ten that float64 has; dividing by one of those rounds once, hence correctly."""
-_POWERS = torch.tensor([float(10**place) for place in range(_EXACT + 1)], dtype=torch.float64)
+_POWERS = torch.tensor([float(10**k) for k in range(_EXACT + 1)], dtype=torch.float64)  # a table: pow() may round
 _EXTREME = 330
+"""More decimal places, before or after the point, than any number in float64 has: these end at 10³⁰⁹ and 10⁻³²⁴."""
 _DOWN, _UP = (torch.floor, decimal.ROUND_FLOOR), (torch.ceil, decimal.ROUND_CEILING)
 
 
-def shortest(numbers: Float[Tensor, "n"], widths: Float[Tensor, "n"], same: Same) -> Float[Tensor, "n"]:
+def shortest_decimals(numbers: Float[Tensor, "n"], widths: Float[Tensor, "n"], same: IsSame) -> Float[Tensor, "n"]:
     """For every number the decimal with the fewest places that is as good; itself, where none of 16 digits is.
 
     What is as good as a number is an interval around it. If a multiple of 10⁻ᵏ lies in it, then so does one of 10⁻ᵏ⁻¹
-    that is no farther from the number. So places are taken away one after the other, until nothing is left in it.
+    that is no farther from the number. So decimal places are removed one after the other, until nothing is left in it.
 
     Args:
         numbers: In float64.
-        widths: How long the interval is, at most ten times too much; it says with how many places to begin.
-        same: (numbers, the places in `numbers` of those that they stand for) ↦ which are as good.
+        widths: How long the interval is, at most ten times too much; it says with how many decimal places to begin.
+        same: (candidates, the rows of `numbers` that they stand for) ↦ which are as good.
     """
     found, rows = numbers.clone(), numbers.isfinite().nonzero()[:, 0]
-    places = _enough(numbers[rows], widths[rows])
+    places = _enough_places(numbers[rows], widths[rows])
     while len(rows):
         here = numbers[rows]
         down, up = (_multiple(here, places, *rounding) for rounding in (_DOWN, _UP))
         good, also = same(down, rows), same(up, rows)
         chosen = torch.where(good & ((here - down <= up - here) | ~also), down, up)
         good = good | also
-        found[rows[good]] = chosen[good] + 0.0  # makes -0 a 0
+        found[rows[good]] = chosen[good] + 0.0  # turns -0 into 0
         good = good & (chosen != 0)  # nothing is shorter than 0
         rows, places = rows[good], places[good] - 1
     return found
 
 
-def _enough(numbers: Float[Tensor, "n"], widths: Float[Tensor, "n"]) -> Int[Tensor, "n"]:
+def _enough_places(numbers: Float[Tensor, "n"], widths: Float[Tensor, "n"]) -> Int[Tensor, "n"]:
     """With how many decimal places some number lies in the interval, unless that takes too many digits."""
-    wanted, most = 1 - widths.log10().floor(), _DIGITS - 1 - numbers.abs().log10().floor()
-    return torch.minimum(wanted, most).nan_to_num().clamp(-_EXTREME, _EXTREME).long()
+    needed, most = 1 - widths.log10().floor(), _DIGITS - 1 - numbers.abs().log10().floor()
+    return torch.minimum(needed, most).nan_to_num().clamp(-_EXTREME, _EXTREME).long()
 
 
 def _multiple(
@@ -83,8 +84,8 @@ def _multiple(
 
 
 GRID = 2.0**23
-"""Points of the grid in a unit interval."""
-NOTHING = (math.inf, -math.inf)
+"""Points of the grid in a unit interval: float32 has 23 bits after the leading one, so up to ±2 it has all of them."""
+EMPTY = (math.inf, -math.inf)
 """The first and the last point of a range that has none."""
 
 
@@ -135,15 +136,18 @@ class NumberAxis:
         exact = self.transform.inverse(points[:, 0].to(torch.float64) * self.span, self.low)
         found = self._stored(exact.round() if self.whole else exact)
         bounds = (torch.full_like(exact, bound) for bound in (self.lower, self.upper))
-        # A later candidate has precedence. Adding 0 makes -0 a 0.
+        # A later candidate has precedence. Adding 0 turns -0 into 0.
         for candidate in (exact.floor(), exact.ceil(), exact.round(), *bounds):
-            held = self._stored(candidate) + 0.0
-            same = on_grid(self.points(held), points.dtype) == points
-            found = torch.where(same[:, 0], held, found)
+            stored = self._stored(candidate) + 0.0
+            same = on_grid(self.points(stored), points.dtype) == points
+            found = torch.where(same[:, 0], stored, found)
         return found
 
-    def told(self, points: Float[Tensor, "n 1"]) -> Float[Tensor, "n"]:
-        """As `numbers`, and where that is neither whole nor a bound, the shortest decimal that is the same point."""
+    def decimals(self, points: Float[Tensor, "n 1"]) -> Float[Tensor, "n"]:
+        """As `numbers`, and where that is neither whole nor a bound, the shortest decimal that is the same point.
+
+        It is what people would write, and takes longer.
+        """
         found = self.numbers(points)
         if self.whole:
             return found
@@ -152,39 +156,39 @@ class NumberAxis:
             return on_grid(self.points(self._stored(numbers)), points.dtype)[:, 0] == points[rows, 0]
 
         bound = (found == self.lower) | (found == self.upper)
-        return torch.where(bound, found, self._stored(shortest(found, self._steps(points), same)))
+        return torch.where(bound, found, self._stored(shortest_decimals(found, self._steps(points), same)))
 
     def within(self, numbers: Float[Tensor, "n"], low: float, high: float) -> Bool[Tensor, "n"]:
-        """Which numbers lie in a range, as the column keeps them: in float32, 0.1 is neither more nor less than 0.1."""
+        """Which numbers lie in a range, as they are stored: in float32, 0.1 is neither more nor less than 0.1."""
         least, most = self._ends(low, high)
-        held = self._stored(numbers)
-        return (held >= least) & (held <= most)
+        stored = self._stored(numbers)
+        return (stored >= least) & (stored <= most)
 
     def between(self, low: float, high: float) -> tuple[float, float]:
-        """The first and the last legal point that is told as a number from `low` to `high`, or `NOTHING`."""
+        """The first and the last legal point that is decoded as a number from `low` to `high`, or `EMPTY`."""
         least, most = self._ends(low, high)
         least, most = max(least, self.lower), min(most, self.upper)
         if self.whole:
             least, most = float(math.ceil(least)), float(math.floor(most))
         if least > most:
-            return NOTHING
-        first, last = self._inside(least, math.inf), self._inside(most, -math.inf)
-        return (first, last) if first <= last else NOTHING
+            return EMPTY
+        first, last = self._point_inside(least, math.inf), self._point_inside(most, -math.inf)
+        return (first, last) if first <= last else EMPTY
 
     def _ends(self, low: float, high: float) -> tuple[float, float]:
         least, most = self._stored(torch.tensor([low, high], dtype=torch.float64)).tolist()
         return least, most
 
-    def _inside(self, number: float, way: float) -> float:
-        """The point of a legal number, or the next one that way if that point is told as a number on the other side."""
+    def _point_inside(self, number: float, toward: float) -> float:
+        """The point of a legal number; the next one towards ±∞ if that one is decoded as a number on the other side."""
         point = on_grid(self.points(torch.tensor([number], dtype=torch.float64)), torch.float32)
-        told = float(self.told(point))
-        if not (told < number if way > 0 else told > number):
+        decoded = float(self.decimals(point))
+        if not (decoded < number if toward > 0 else decoded > number):
             return float(point)
         # The grid is that of multiples of 2⁻²³, and beyond ±2 that of float32.
-        step, beyond = torch.full_like(point, math.copysign(1 / GRID, way)), torch.full_like(point, way)
+        step, beyond = torch.full_like(point, math.copysign(1 / GRID, toward)), torch.full_like(point, toward)
         steps = torch.stack([point + step, torch.nextafter(point, beyond)])
-        return float(steps.max() if way > 0 else steps.min())
+        return float(steps.max() if toward > 0 else steps.min())
 
     def _stored(self, numbers: Tensor) -> Tensor:
         return numbers.to(self.storage).to(torch.float64)
@@ -197,12 +201,12 @@ class NumberAxis:
 
 
 @dataclass(frozen=True)
-class PlaceAxis:
-    """A category with an order: its place among `count` categories, divided by that of the last one.
+class OrdinalAxis:
+    """A category with an order: its index among `count` categories, divided by that of the last one.
 
     Attributes:
         count: How many categories there are.
-        seen: The places of those that are known, in order. Only these are legal.
+        seen: The indices of those that are known, in order. Only these are legal.
     """
 
     count: int
@@ -210,28 +214,24 @@ class PlaceAxis:
     width: int = 1
 
     def points(self, numbers: Float[Tensor, "n"]) -> Float[Tensor, "n 1"]:
-        """Place / (count − 1), in one column."""
+        """Index / (count − 1), in one column."""
         return (numbers / (self.count - 1))[:, None]
 
     def numbers(self, points: Float[Tensor, "n 1"]) -> Float[Tensor, "n"]:
-        """The nearest place that was seen."""
+        """The nearest index that was seen."""
         seen = torch.tensor(self.seen, dtype=torch.float64, device=points.device)
         return seen[(points.to(torch.float64) * (self.count - 1) - seen).abs().argmin(1)]
 
-    def told(self, points: Float[Tensor, "n 1"]) -> Float[Tensor, "n"]:
-        """The same: a category is told by its name."""
-        return self.numbers(points)
-
     def within(self, numbers: Float[Tensor, "n"], low: float, high: float) -> Bool[Tensor, "n"]:
-        """Which places lie in a range."""
+        """Which indices lie in a range."""
         return (numbers >= low) & (numbers <= high)
 
     def between(self, low: float, high: float) -> tuple[float, float]:
-        """The first and the last point of a place in a range that was seen, or `NOTHING`."""
-        places = [float(place) for place in self.seen if low <= place <= high]
-        if not places:
-            return NOTHING
-        ends = on_grid(self.points(torch.tensor([places[0], places[-1]], dtype=torch.float64)), torch.float32)
+        """The first and the last point of an index in a range that was seen, or `EMPTY`."""
+        inside = [float(index) for index in self.seen if low <= index <= high]
+        if not inside:
+            return EMPTY
+        ends = on_grid(self.points(torch.tensor([inside[0], inside[-1]], dtype=torch.float64)), torch.float32)
         return float(ends[0]), float(ends[1])
 
 
@@ -241,25 +241,20 @@ class OneHotAxes:
 
     Attributes:
         width: How many categories there are.
-        seen: The places of those that are known, in order. Only these are legal.
+        seen: The indices of those that are known, in order. Only these are legal.
     """
 
     width: int
     seen: tuple[int, ...]
 
     def points(self, numbers: Float[Tensor, "n"]) -> Float[Tensor, "n w"]:
-        """The unit vector of each place."""
-        places = torch.arange(self.width, dtype=torch.float64, device=numbers.device)
-        return (numbers[:, None] == places).to(torch.float64)
+        """The unit vector of each index."""
+        return (numbers[:, None] == torch.arange(self.width, dtype=torch.float64, device=numbers.device)).double()
 
     def numbers(self, points: Float[Tensor, "n w"]) -> Float[Tensor, "n"]:
-        """The place of the largest entry, of those that were seen."""
+        """The index of the largest entry, of those that were seen."""
         seen = torch.tensor(self.seen, device=points.device)
         return seen[points[:, seen].argmax(1)].to(torch.float64)
 
-    def told(self, points: Float[Tensor, "n w"]) -> Float[Tensor, "n"]:
-        """The same: a category is told by its name."""
-        return self.numbers(points)
 
-
-Axis: TypeAlias = NumberAxis | PlaceAxis | OneHotAxes
+Axis: TypeAlias = NumberAxis | OrdinalAxis | OneHotAxes

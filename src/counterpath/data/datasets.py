@@ -24,42 +24,33 @@ VARIABLE = "COUNTERPATH_DATA"
 """The environment variable that names a file, or a folder of files."""
 
 TIMEOUT = 30.0
-"""Seconds that a server may stay silent."""
+"""Seconds that a server may stay silent: a busy one answers within them, and nobody waits for much longer."""
 
-_KIB = 1024
+_KIB = 1024  # progress is shown in KiB: in bytes the numbers would be too long to read
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
-@dataclass(frozen=True)
-class Source:
-    """A CSV file that can be downloaded.
+def find(name: str, path: Path) -> Path | None:
+    """The file `path`, or in the folder `path` the file `name`.csv or `name`.csv.gz; None if there is none."""
+    candidates = [path / f"{name}.csv", path / f"{name}.csv.gz"] if path.is_dir() else [path]
+    return next((file for file in candidates if file.is_file()), None)
 
-    Attributes:
+
+def obtain(name: str, url: str, sha256: str) -> Path:
+    """A CSV file: where `VARIABLE` says, else in the cache, else downloaded into the cache.
+
+    Args:
         name: What it is called on this machine: the file is `name`.csv or `name`.csv.gz.
         url: Where it is.
         sha256: The hash of its content.
     """
-
-    name: str
-    url: str
-    sha256: str
-
-
-def find(name: str, place: Path) -> Path | None:
-    """The file `place`, or in the folder `place` the file `name`.csv or `name`.csv.gz; None if there is none."""
-    candidates = [place / f"{name}.csv", place / f"{name}.csv.gz"] if place.is_dir() else [place]
-    return next((file for file in candidates if file.is_file()), None)
-
-
-def obtain(source: Source) -> Path:
-    """The file of a source: where `VARIABLE` says, else in the cache, else downloaded into the cache."""
     configured = os.environ.get(VARIABLE)
-    found = find(source.name, Path(configured)) if configured else None
+    found = find(name, Path(configured)) if configured else None
     if found is not None:
         return found
-    cached = cache_folder() / f"{source.name}.csv"
+    cached = cache_folder() / f"{name}.csv"
     if not cached.exists():
-        _download(source, cached)
+        _download(name, url, sha256, cached)
     return cached
 
 
@@ -86,32 +77,26 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "counterpath"
 
 
-def _download(source: Source, target: Path) -> None:
-    """Put the file of a source at `target`, whole and verified, or raise an error that says how else to provide it."""
+def _download(name: str, url: str, sha256: str, target: Path) -> None:
+    """Put a file at `target`, whole and verified, or raise an error that says how else to provide it."""
     try:
         with atomic(target) as temporary:
-            expected = _fetch(source, temporary)
+            with urllib.request.urlopen(url, timeout=TIMEOUT) as response, temporary.open("wb") as file:
+                announced = int(response.headers.get("Content-Length") or 0)
+                with track(f"Downloading {name} (KiB)", total=announced // _KIB) as advance:
+                    while chunk := response.read(64 * _KIB):
+                        file.write(chunk)
+                        advance(len(chunk) // _KIB)
             size = temporary.stat().st_size
-            if size < expected:
-                raise HTTPException(f"only {size:,} of {expected:,} bytes came")
-            read_verified(temporary, source.sha256)
+            if size < announced:
+                raise HTTPException(f"only {size:,} of {announced:,} bytes came")
+            read_verified(temporary, sha256)
     except (OSError, HTTPException, InputError) as error:
         raise InputError(
-            f"{source.name} is not on this machine, and downloading it from {source.url} failed: {error}. Try again, "
-            f"or provide a copy in one of three ways: load({source.name!r}, path=FILE); the environment variable "
-            f"{VARIABLE}, a file or a folder that holds {source.name}.csv or {source.name}.csv.gz; or the file {target}"
+            f"{name} is not on this machine, and downloading it from {url} failed: {error}. Try again, or provide a "
+            f"copy in one of three ways: load({name!r}, path=FILE); the environment variable {VARIABLE}, a file or a "
+            f"folder that holds {name}.csv or {name}.csv.gz; or the file {target}"
         ) from error
-
-
-def _fetch(source: Source, target: Path) -> int:
-    """Write what the server sends to `target`; return how many bytes it announced."""
-    with urllib.request.urlopen(source.url, timeout=TIMEOUT) as response, target.open("wb") as file:
-        announced = int(response.headers.get("Content-Length") or 0)
-        with track(f"Downloading {source.name} (KiB)", total=announced // _KIB) as advance:
-            while chunk := response.read(64 * _KIB):
-                file.write(chunk)
-                advance(len(chunk) // _KIB)
-    return announced
 
 
 ADULT_FILE = Path(__file__).with_name("adult.csv.gz")
@@ -129,7 +114,7 @@ class Dataset:
 
     Attributes:
         name: The name that `load` knows it by.
-        train: Three quarters of the rows, features and label; the index is a row's place in the file.
+        train: Three quarters of the rows, features and label; the index is a row's position in the file.
         test: The others.
         target: The column of the label; 1 is the favourable decision.
         schema: What the features are.
@@ -214,7 +199,7 @@ def gmc(file: Path | None) -> Dataset:
             Feature("NumberOfDependents", "continuous"),
         )
     )
-    file = file or obtain(Source("gmc", GMC_URL, GMC_SHA256))
+    file = file or obtain("gmc", GMC_URL, GMC_SHA256)
     return _split("gmc", file, GMC_SHA256, "SeriousDlqin2yrs", schema)
 
 

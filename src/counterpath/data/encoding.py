@@ -2,11 +2,10 @@
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,33 +14,25 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from counterpath.data.axes import GRID, Axis, NumberAxis, OneHotAxes, PlaceAxis, on_grid
+from counterpath.data.axes import GRID, Axis, NumberAxis, OneHotAxes, OrdinalAxis, on_grid
 from counterpath.data.schema import KINDS, TRANSFORMS, Feature, Schema, Transform
 from counterpath.data.tables import (
     Described,
-    alike,
+    cast_if_lossless,
     check_columns,
     described_dtype,
     from_numbers,
-    inward,
     refuse,
     restore,
-    storage,
+    round_inward,
+    storage_dtype,
     to_numbers,
 )
 from counterpath.utils.errors import InputError
 
 _AT_ONCE = {"cpu": 1 << 12, "cuda": 1 << 20}
-"""How many rows are rounded at once: on a CPU so many that what is computed on the way stays in its cache."""
-
-
-@runtime_checkable
-class _Part(Protocol):
-    """Some of the encoded columns, each of which is a row here: thus what differs by column is one number a row."""
-
-    def legal(self, columns: Float[Tensor, "D n"]) -> Float[Tensor, "c n"]:
-        """The legal points nearest to those of its columns, in float64 and not yet on the grid."""
-        ...
+"""How many rows are rounded at once: on a CPU so many that intermediate results stay in its cache, on a GPU so many
+that they fit its memory."""
 
 
 @dataclass(frozen=True)
@@ -49,23 +40,24 @@ class Rounding:
     """Encoded rows to the nearest legal ones.
 
     Attributes:
-        parts: Columns that are alike, together.
-        order: For each encoded column its place among those of all parts.
+        parts: By columns that are alike, what gives the legal points nearest to theirs, in float64 and not yet on the
+            grid. Encoded columns `(D, n)` are rows there: thus what differs by column is one number a row.
+        order: For each encoded column its index among those of all parts.
         categorical: Which encoded columns are one-hot columns.
     """
 
-    parts: tuple[_Part, ...]
+    parts: tuple[Callable[[Tensor], Tensor], ...]
     order: Int[Tensor, "D"]
     categorical: Bool[Tensor, "D"]
 
     @classmethod
     def of(cls, axes: Sequence[Axis], device: torch.device) -> "Rounding":
-        """For rows on this device whose features lie in their columns like that."""
-        starts = accumulate((axis.width for axis in axes), initial=0)
+        """For rows on this device whose features lie on these axes."""
+        starts = itertools.accumulate((axis.width for axis in axes), initial=0)
         alike: dict[tuple[Any, ...], list[tuple[int, Any]]] = {}
         for start, axis in zip(starts, axes, strict=False):
             alike.setdefault(_kind(axis), []).append((start, axis))
-        parts = [kind[0].of(members, device) for kind, members in alike.items()]
+        parts = [kind[0].of(members, device).legal for kind, members in alike.items()]
         columns = [start + i for members in alike.values() for start, axis in members for i in range(axis.width)]
         one_hot = [isinstance(axis, OneHotAxes) for axis in axes for _ in range(axis.width)]
         order = torch.tensor(columns, dtype=torch.long).argsort()
@@ -80,7 +72,7 @@ class Rounding:
 
     def _legal(self, encoded: Tensor) -> Tensor:
         columns = on_grid(encoded.T.contiguous(), torch.promote_types(encoded.dtype, torch.float32))
-        points = torch.cat([part.legal(columns) for part in self.parts])
+        points = torch.cat([legal(columns) for legal in self.parts])
         return on_grid(points.index_select(0, self.order), encoded.dtype).T.contiguous()
 
 
@@ -106,13 +98,13 @@ class _Points:
         return cls(_columns(members, device), first, last)
 
     def legal(self, columns: Tensor) -> Tensor:
-        """The points, within bounds; adding 0 makes -0 a 0."""
+        """The points, within bounds; adding 0 turns -0 into 0."""
         return columns.index_select(0, self.columns).to(torch.float64).clamp(self.first, self.last) + 0.0
 
 
 @dataclass(frozen=True)
 class _Numbers:
-    """Numbers with the same transform, kept in the same type, and their legal ends; see `NumberAxis`."""
+    """Numbers with the same transform, stored in the same type, and their legal ends; see `NumberAxis`."""
 
     transform: Transform
     storage: torch.dtype
@@ -126,8 +118,8 @@ class _Numbers:
     @classmethod
     def of(cls, members: Sequence[tuple[int, NumberAxis]], device: torch.device) -> "_Numbers":
         """Of these axes, each with the column in which it lies."""
-        given = [(axis.low, axis.span, axis.lower, axis.upper) for _, axis in members]
-        low, span, lower, upper = torch.tensor(given, dtype=torch.float64, device=device)[..., None].unbind(1)
+        scales = [(axis.low, axis.span, axis.lower, axis.upper) for _, axis in members]
+        low, span, lower, upper = torch.tensor(scales, dtype=torch.float64, device=device)[..., None].unbind(1)
         whole = torch.tensor([[axis.whole] for _, axis in members], device=device)
         like = members[0][1]
         return cls(like.transform, like.storage, _columns(members, device), low, span, lower, upper, whole)
@@ -148,7 +140,7 @@ class _Numbers:
         ends, their_points = self._ends
         same = on_grid(self._points(near), points.dtype) == points
         same_end = their_points.to(points.dtype) == points
-        # A later candidate has precedence, as there.
+        # A later candidate has precedence, as in `NumberAxis`.
         for candidate, is_it in zip((*near, *ends), (*same, *same_end), strict=True):
             found = torch.where(is_it, candidate, found)
         return self._points(found.clamp(self.lower, self.upper))
@@ -161,13 +153,13 @@ class _Numbers:
 
 
 @dataclass(frozen=True)
-class _Places:
-    """Categories with an order, of which equally many were seen; see `PlaceAxis`.
+class _Ordinals:
+    """Categories with an order, of which equally many were seen; see `OrdinalAxis`.
 
     Attributes:
         columns: Where they lie.
-        last: The place of the last category.
-        seen: The places of those that were seen.
+        last: The index of the last category.
+        seen: The indices of those that were seen.
         points: What these are encoded as, one feature after the other.
         first: Where those of each feature begin.
     """
@@ -179,7 +171,7 @@ class _Places:
     first: Int[Tensor, "c 1"]
 
     @classmethod
-    def of(cls, members: Sequence[tuple[int, PlaceAxis]], device: torch.device) -> "_Places":
+    def of(cls, members: Sequence[tuple[int, OrdinalAxis]], device: torch.device) -> "_Ordinals":
         """Of these axes, each with the column in which it lies."""
         seen = torch.tensor([axis.seen for _, axis in members], dtype=torch.float64, device=device)
         last = torch.tensor([axis.count - 1 for _, axis in members], dtype=torch.float64, device=device)[:, None]
@@ -187,9 +179,9 @@ class _Places:
         return cls(_columns(members, device), last[..., None], seen[..., None], points, _firsts(seen))
 
     def legal(self, columns: Tensor) -> Tensor:
-        """The points of the nearest places that were seen."""
-        places = columns.index_select(0, self.columns).to(torch.float64)[:, None] * self.last
-        return self.points[(places - self.seen).abs().min(1).indices + self.first]
+        """The points of the nearest indices that were seen."""
+        exact = columns.index_select(0, self.columns).to(torch.float64)[:, None] * self.last
+        return self.points[(exact - self.seen).abs().min(1).indices + self.first]
 
 
 @dataclass(frozen=True)
@@ -201,7 +193,7 @@ class _Categories:
         count: How many that are of each feature.
         first: Where those of each feature begin.
         columns: Where all categories lie.
-        owner: The place of the feature whose category each of these is.
+        owner: The index of the feature whose category each of these is.
     """
 
     seen: Int[Tensor, "m"]
@@ -213,8 +205,8 @@ class _Categories:
     @classmethod
     def of(cls, members: Sequence[tuple[int, OneHotAxes]], device: torch.device) -> "_Categories":
         """Of these axes, each with its first column."""
-        seen = torch.tensor([[start + place for place in axis.seen] for start, axis in members], device=device)
-        owner = [number for number, (_, axis) in enumerate(members) for _ in range(axis.width)]
+        seen = torch.tensor([[start + index for index in axis.seen] for start, axis in members], device=device)
+        owner = [index for index, (_, axis) in enumerate(members) for _ in range(axis.width)]
         columns = _columns(members, device)[:, None]
         return cls(seen.flatten(), seen.shape[1], _firsts(seen), columns, torch.tensor(owner, device=device))
 
@@ -227,14 +219,14 @@ class _Categories:
 
 def _kind(axis: Axis) -> tuple[Any, ...]:
     """What axes that are computed together have in common: by which part, and what is the same for all of it."""
-    if isinstance(axis, PlaceAxis):
-        return _Places, len(axis.seen)
+    if isinstance(axis, OrdinalAxis):
+        return _Ordinals, len(axis.seen)
     if isinstance(axis, OneHotAxes):
         return _Categories, len(axis.seen)
-    return (_Points,) if _steady(axis) else (_Numbers, axis.transform, axis.storage)
+    return (_Points,) if _is_exact(axis) else (_Numbers, axis.transform, axis.storage)
 
 
-def _steady(axis: NumberAxis) -> bool:
+def _is_exact(axis: NumberAxis) -> bool:
     """Whether every point within bounds is still the same after it was decoded and encoded again.
 
     Of fractions in float64 it is if rounding is far finer than the grid: if another 2⁻³⁰ of a number, a million of its
@@ -260,7 +252,9 @@ def _firsts(seen: Tensor) -> Tensor:
 
 
 _UNCHANGED = 1e-5
+"""A share of the range: a hundred points of the grid, far above what rounding does, far below what anybody notices."""
 _ONE_HOT_WEIGHT = math.sqrt(0.5)
+"""Another category changes two columns by 1: with √½ that is a distance of 1."""
 
 
 @dataclass(frozen=True)
@@ -268,7 +262,7 @@ class Encoder:
     """DataFrame ⇄ tensor. Every feature has one encoded column or, if its categories have no order, one a category.
 
     - A number is y = (t(x) − t(low)) / (t(high) − t(low)), with the transform t of the feature.
-    - An ordinal feature is the place of its category / (n − 1); so a binary or boolean one is 0 or 1.
+    - An ordinal feature is the index of its category / (n − 1); so a binary or boolean one is 0 or 1.
     - A categorical feature is one-hot: a column for each of the schema's categories.
 
     Arithmetic is in float64; encoded rows are float32 on the grid of multiples of 2⁻²³.
@@ -279,16 +273,16 @@ class Encoder:
       inverse of `encode` for every row. `round` clips.
     - `decode` gives back whole numbers and bounds exactly, and of other numbers the shortest decimal that is encoded as
       the same point: whatever has few enough digits comes back bit for bit, and anything else to half a step of the
-      grid, 6e-8 of the (transformed) range. Whole numbers are told apart in ranges up to eight million, under log1p
+      grid, 6e-8 of the (transformed) range. Whole numbers are distinguished in ranges up to eight million, under log1p
       half a million.
     - A column that is constant in the training rows is never changed by `round`.
 
     Attributes:
         schema: The features, in the order of their encoded columns.
         dtypes: The dtype of every column, in the order of the table that was fitted; `decode` restores both.
-        low: The smallest value of each feature in the fitted rows, in original units; for categories their place.
+        low: The smallest value of each feature in the fitted rows, in original units; for categories their index.
         high: The largest one.
-        seen: For each feature with categories the places of those that the fitted rows have, in order; these are the
+        seen: For each feature with categories the indices of those that the fitted rows have, in order; these are the
             known ones. For other features nothing.
 
     Example:
@@ -313,22 +307,26 @@ class Encoder:
             raise InputError("an encoder needs rows to learn from, and the table has none")
         _refuse_unknown(frame, schema, numbers, [range(len(feature.categories)) for feature in schema])
         low, high = numbers.min(axis=0).tolist(), numbers.max(axis=0).tolist()
-        for name, lowest, highest in zip(schema.names, low, high, strict=True):
+        for feature, lowest, highest in zip(schema, low, high, strict=True):
+            column, (lower, upper) = f"column {feature.name!r}", _bounds(feature, lowest, highest)
             if not math.isfinite(highest - lowest):
-                raise InputError(f"column {name!r} goes from {lowest:g} to {highest:g}, too far to be scaled to [0, 1]")
+                raise InputError(f"{column} goes from {lowest:g} to {highest:g}, too far to be scaled to [0, 1]")
+            if lower > upper:
+                raise InputError(
+                    f"{column} has no legal value from {lower:g} to {upper:g}: a bound of the schema excludes the "
+                    "training rows; give the feature both bounds, or neither"
+                )
         seen = tuple(
-            tuple(int(place) for place in np.unique(column)) if feature.categories else ()
+            tuple(int(index) for index in np.unique(column)) if feature.categories else ()
             for feature, column in zip(schema, numbers.T, strict=True)
         )
         dtypes = {name: described_dtype(frame[name], schema[name]) for name in frame.columns}
-        encoder = cls(schema, dtypes, tuple(low), tuple(high), seen)
-        encoder._refuse_empty_ranges()
-        return encoder
+        return cls(schema, dtypes, tuple(low), tuple(high), seen)
 
     @cached_property
     def axes(self) -> tuple[Axis, ...]:
         """How each feature lies in its encoded columns."""
-        return tuple(self._axis(place, feature) for place, feature in enumerate(self.schema))
+        return tuple(self._axis(index, feature) for index, feature in enumerate(self.schema))
 
     @property
     def width(self) -> int:
@@ -382,16 +380,17 @@ class Encoder:
         """
         numbers = _numbers(frame, self.schema)
         _refuse_unknown(frame, self.schema, numbers, self.seen)
-        encoded = self._points(torch.from_numpy(numbers).unbind(1), torch.float32)
+        columns_of = zip(self.axes, torch.from_numpy(numbers).unbind(1), strict=True)
+        encoded = on_grid(torch.cat([axis.points(column) for axis, column in columns_of], dim=1), torch.float32)
         # float32 overflows where float64 does not.
         for name, columns, low, high in zip(self.schema.names, self.layout, self.low, self.high, strict=True):
             problem = f"is too far from the training rows, which go from {low:g} to {high:g}, to be encoded"
             refuse(frame[name], ~encoded[:, columns].isfinite().all(1).numpy(), problem)
         return encoded
 
-    def arranged(self, frame: pd.DataFrame) -> pd.DataFrame:
+    def align(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The rows exactly as they are, in the order of columns and the dtypes of `decode` where these hold them."""
-        return pd.DataFrame({name: alike(frame[name], restore(dtype)) for name, dtype in self.dtypes.items()})
+        return pd.DataFrame({name: cast_if_lossless(frame[name], restore(of)) for name, of in self.dtypes.items()})
 
     def decode(self, encoded: Float[Tensor, "n d"], index: pd.Index | None = None) -> pd.DataFrame:
         """Turn encoded rows into a table in original units, with the columns and dtypes of the fitted one.
@@ -412,7 +411,7 @@ class Encoder:
         index = pd.RangeIndex(len(encoded)) if index is None else index
         columns = {
             feature.name: from_numbers(column.numpy(), feature, self.dtypes[feature.name], index)
-            for feature, column in zip(self.schema, self._told(encoded.detach().cpu()), strict=True)
+            for feature, column in zip(self.schema, self._decimals(encoded.detach().cpu()), strict=True)
         }
         return pd.DataFrame({name: columns[name] for name in self.dtypes}, index=index)
 
@@ -442,8 +441,8 @@ class Encoder:
         in the training rows away.
         """
         differ = []
-        for place, (first, second) in enumerate(zip(self._values(before), self._values(after), strict=True)):
-            whole, reach = KINDS[self.schema.features[place].kind].whole, self.high[place] - self.low[place]
+        for index, (first, second) in enumerate(zip(self._decoded(before), self._decoded(after), strict=True)):
+            whole, reach = KINDS[self.schema.features[index].kind].whole, self.high[index] - self.low[index]
             differ.append((first - second).abs() > (0.5 if whole else _UNCHANGED * reach))
         return torch.stack(differ, dim=1)
 
@@ -454,7 +453,7 @@ class Encoder:
             "dtypes": dict(self.dtypes),
             "low": list(self.low),
             "high": list(self.high),
-            "seen": [list(places) for places in self.seen],
+            "seen": [list(indices) for indices in self.seen],
         }
 
     @classmethod
@@ -465,45 +464,34 @@ class Encoder:
             raise InputError(f"this is not an encoder in JSON: it lacks {', '.join(sorted(missing))}")
         schema = Schema.from_json(value["schema"])
         low, high = (tuple(float(number) for number in value[name]) for name in ("low", "high"))
-        seen = tuple(tuple(int(place) for place in places) for places in value["seen"])
+        seen = tuple(tuple(int(index) for index in indices) for indices in value["seen"])
         return cls(schema, dict(value["dtypes"]), low, high, seen)
 
-    def _axis(self, place: int, feature: Feature) -> Axis:
+    def _axis(self, index: int, feature: Feature) -> Axis:
         kind = KINDS[feature.kind]
         if kind.one_hot:
-            return OneHotAxes(len(feature.categories), self.seen[place])
+            return OneHotAxes(len(feature.categories), self.seen[index])
         if kind.categories is not None:
-            return PlaceAxis(len(feature.categories), self.seen[place])
-        kept = storage(self.dtypes[feature.name])
-        low, high = self.low[place], self.high[place]
-        lower, upper = inward(*_bounds(feature, low, high), kept)
-        return NumberAxis(TRANSFORMS[feature.transform], low, high, lower, upper, kind.whole, kept)
+            return OrdinalAxis(len(feature.categories), self.seen[index])
+        storage = storage_dtype(self.dtypes[feature.name])
+        low, high = self.low[index], self.high[index]
+        lower, upper = round_inward(*_bounds(feature, low, high), storage)
+        return NumberAxis(TRANSFORMS[feature.transform], low, high, lower, upper, kind.whole, storage)
 
-    def _points(self, numbers: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
-        """Encoded rows of the numbers of each feature."""
-        parts = [axis.points(column) for axis, column in zip(self.axes, numbers, strict=True)]
-        return on_grid(torch.cat(parts, dim=1), dtype)
-
-    def _values(self, encoded: Tensor) -> list[Tensor]:
+    def _decoded(self, encoded: Tensor) -> list[Tensor]:
         """The numbers of each feature of encoded rows, legal or not."""
         return [axis.numbers(points) for axis, points in self._by_axis(encoded)]
 
-    def _told(self, encoded: Tensor) -> list[Tensor]:
-        """The same as people would write them; too slow for the search."""
-        return [axis.told(points) for axis, points in self._by_axis(encoded)]
+    def _decimals(self, encoded: Tensor) -> list[Tensor]:
+        """The same with as few digits as it takes; too slow for the search."""
+        return [
+            axis.decimals(points) if isinstance(axis, NumberAxis) else axis.numbers(points)
+            for axis, points in self._by_axis(encoded)
+        ]
 
     def _by_axis(self, encoded: Tensor) -> list[tuple[Axis, Tensor]]:
         rows = on_grid(encoded, torch.promote_types(encoded.dtype, torch.float32))
         return [(axis, rows[:, columns]) for axis, columns in zip(self.axes, self.layout, strict=True)]
-
-    def _refuse_empty_ranges(self) -> None:
-        for feature, low, high in zip(self.schema, self.low, self.high, strict=True):
-            lower, upper = _bounds(feature, low, high)
-            if lower > upper:
-                raise InputError(
-                    f"column {feature.name!r} has no legal value from {lower:g} to {upper:g}: a bound of the schema "
-                    "excludes the training rows; give the feature both bounds, or neither"
-                )
 
 
 def _bounds(feature: Feature, low: float, high: float) -> tuple[float, float]:
@@ -524,9 +512,9 @@ def _numbers(frame: pd.DataFrame, schema: Schema) -> NDArray[np.float64]:
 def _unknown(schema: Schema, numbers: NDArray[np.float64], seen: Sequence[Sequence[int]]) -> NDArray[np.bool_]:
     """Where a feature with categories has none of those that were seen."""
     unknown = np.zeros(numbers.shape, dtype=bool)
-    for column, (feature, places) in enumerate(zip(schema, seen, strict=True)):
+    for column, (feature, indices) in enumerate(zip(schema, seen, strict=True)):
         if feature.categories:
-            unknown[:, column] = ~np.isin(numbers[:, column], list(places))
+            unknown[:, column] = ~np.isin(numbers[:, column], list(indices))
     return unknown
 
 
@@ -534,6 +522,6 @@ def _refuse_unknown(
     frame: pd.DataFrame, schema: Schema, numbers: NDArray[np.float64], seen: Sequence[Sequence[int]]
 ) -> None:
     unknown = _unknown(schema, numbers, seen)
-    for feature, bad, places in zip(schema, unknown.T, seen, strict=True):
-        known = ", ".join(repr(feature.categories[place]) for place in places)
+    for feature, bad, indices in zip(schema, unknown.T, seen, strict=True):
+        known = ", ".join(repr(feature.categories[index]) for index in indices)
         refuse(frame[feature.name], bad, f"is not a known category; known are: {known}")

@@ -1,4 +1,8 @@
-"""Missing values, filled in with what is usual in the training rows."""
+"""Missing values, filled in with the median or the most frequent value of the training rows.
+
+Why not scikit-learn's SimpleImputer: it knows no bounds, no kinds and no order of categories, does not keep dtypes, and
+the sum of two large middle values overflows.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,13 +38,13 @@ class Imputer:
 
     @classmethod
     def fit(cls, frame: pd.DataFrame, schema: Schema) -> "Imputer":
-        """Learn what is usual from the training rows.
+        """Learn the values from the training rows.
 
         Raises:
             InputError: A column is missing or too many, has only missing values, or has one that is not of its kind.
         """
         check_columns(frame, schema)
-        return cls(schema, {feature.name: _usual(frame[feature.name], feature) for feature in schema})
+        return cls(schema, {feature.name: _typical_value(frame[feature.name], feature) for feature in schema})
 
     def fill(self, frame: pd.DataFrame) -> tuple[pd.DataFrame, "pd.Series[Any]"]:
         """The table without missing values, and for each row the columns that were filled in, in the schema's order.
@@ -76,7 +80,7 @@ class Imputer:
         return cls(schema, dict(value["values"]))
 
 
-def _usual(column: pd.Series, feature: Feature) -> Any:
+def _typical_value(column: pd.Series, feature: Feature) -> Any:
     numbers = to_numbers(column.dropna(), feature)
     if feature.categories:
         numbers = numbers[numbers != UNKNOWN]

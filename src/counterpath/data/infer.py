@@ -1,6 +1,6 @@
 """The schema that a table suggests."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,10 @@ from counterpath.data.tables import refuse, to_pandas
 from counterpath.utils.errors import InputError, choose
 
 SKEWNESS = 2.0
-"""Numbers that are more skewed than this, and none of them negative, may be encoded by log1p."""
+"""That of the exponential distribution: numbers ≥ 0 with a heavier tail may be encoded by log1p."""
 IDENTIFIERS = 20
-"""A column of text with more different values than this, and in most rows another one, identifies rows."""
+"""Text with more different values than this, and another one in most rows, identifies rows; in a short table names of
+few categories may all differ by chance."""
 
 
 def infer(
@@ -81,24 +82,24 @@ def _check_table(frame: pd.DataFrame) -> None:
         raise InputError(f"a schema is inferred from rows, and the table has {rows} rows of {columns} columns")
 
 
-def _feature(column: pd.Series, given: Mapping[str, Any]) -> Feature:
-    """The feature that a column suggests, with the given attributes instead of its own."""
+def _feature(column: pd.Series, overrides: Mapping[str, Any]) -> Feature:
+    """The feature that a column suggests, with some attributes overridden."""
     name, present = str(column.name), column.dropna()
     if present.empty:
-        raise InputError(f"column {name!r} has only missing values; {_way_out(name)}")
+        raise InputError(f"column {name!r} has only missing values; {_advice(name)}")
     if present.dtype == object:
         present = present.infer_objects()
-    kind = given["kind"] if "kind" in given else _kind(present, missing=len(present) < len(column))
+    kind = overrides["kind"] if "kind" in overrides else _kind(present, missing=len(present) < len(column))
     options = choose(f"kind of feature {name!r}:", kind, KINDS)
     if options.categories is None:
         own: dict[str, Any] = {"transform": _transform(present)}
-    elif options.values and "categories" not in given:
+    elif options.values and "categories" not in overrides:
         wrong = np.array([not isinstance(value, bool | np.bool_) for value in present], dtype=bool)
         refuse(present, wrong, f"is not True or False, which {kind} features need; try the kind 'binary'")
         own = {}
     else:
         own = {"categories": _categories(present)}
-    return Feature(**{"name": name, "kind": kind, **own, **given})
+    return Feature(**{"name": name, "kind": kind, **own, **overrides})
 
 
 def _kind(present: pd.Series, *, missing: bool) -> str:
@@ -125,7 +126,7 @@ def _kind_of_text(present: pd.Series) -> str:
     if different > IDENTIFIERS and 2 * different > len(present):
         raise InputError(
             f"column {present.name!r} looks like an identifier: text with {different} different values in "
-            f"{len(present)} rows; {_way_out(str(present.name))}"
+            f"{len(present)} rows; {_advice(str(present.name))}"
         )
     return "binary" if different == 2 else "categorical"
 
@@ -136,11 +137,11 @@ def _refuse_strange(present: pd.Series) -> None:
     if strange.any() or present.dtype.kind in "mMc":
         raise InputError(
             f"column {present.name!r} has values like {present.iloc[int(strange.argmax())]!r} (dtype {present.dtype}); "
-            f"expected numbers, text or truth values; {_way_out(str(present.name))}"
+            f"expected numbers, text or truth values; {_advice(str(present.name))}"
         )
 
 
-def _way_out(name: str) -> str:
+def _advice(name: str) -> str:
     return (
         f"drop it (frame.drop(columns={name!r})), convert it, or say what it is: "
         f"overrides={{{name!r}: {{'kind': 'categorical'}}}}"
@@ -151,12 +152,8 @@ def _categories(present: pd.Series) -> tuple[Any, ...]:
     """The categories of pandas in their own order if they have one, else the values of the column, sorted."""
     if isinstance(present.dtype, pd.CategoricalDtype) and present.dtype.ordered:
         return tuple(present.dtype.categories.to_list())
-    return tuple(_sorted(set(present.to_list())))
-
-
-def _sorted(values: Iterable[Any]) -> list[Any]:
     # Numbers and text cannot be compared; numbers come first.
-    return sorted(values, key=lambda value: (isinstance(value, str), value))
+    return tuple(sorted(set(present.to_list()), key=lambda value: (isinstance(value, str), value)))
 
 
 def _transform(present: pd.Series) -> str:
@@ -172,9 +169,9 @@ def _transform(present: pd.Series) -> str:
 
 
 def _skewness(values: NDArray[np.float64]) -> float:
-    """E[(x − μ)³] / σ³; 0 for a constant."""
+    """E[(x − μ)³] / σ³; 0 for a constant, where scipy.stats.skew warns, and finite where its cubes overflow."""
     largest = np.abs(values).max()
-    scaled = values / largest if largest > 0 else values  # cubes overflow
+    scaled = values / largest if largest > 0 else values
     centered = scaled - scaled.mean()
     deviation = float(np.sqrt(np.mean(centered**2)))
     return float(np.mean((centered / deviation) ** 3)) if deviation > 0 else 0.0

@@ -24,7 +24,7 @@ class Kind:
     """How values of a kind of feature become numbers.
 
     Attributes:
-        whole: Whether only whole numbers are legal. A category's number is its place in `Feature.categories`.
+        whole: Whether only whole numbers are legal. A category's number is its index in `Feature.categories`.
         categories: How many categories a feature of this kind has, at least and at most; None for a kind whose values
             are numbers already.
         values: The categories, where the kind itself says what they are.
@@ -45,6 +45,7 @@ KINDS: dict[str, Kind] = {
     "ordinal": Kind(whole=True, categories=(2, math.inf)),
     "categorical": Kind(whole=True, categories=(1, math.inf), one_hot=True),
 }
+"""The kinds by name. What has two values needs no order, hence one column; a single category is a constant."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ TRANSFORMS: dict[str, Transform] = {
         above=-1.0,
     ),
 }
+"""The transforms by name; log1p is defined above −1."""
 
 
 @dataclass(frozen=True)
@@ -137,24 +139,24 @@ class Feature:
         for value in self.categories:
             if not isinstance(value, str | bool | int | float) or value != value:
                 raise InputError(f"{self._named} has the category {value!r}; expected text, a number or a boolean")
-        count, given = len(self.categories), f"{self._named} has the categories {list(self.categories)!r}"
+        count, problem = len(self.categories), f"{self._named} has the categories {list(self.categories)!r}"
         if not least <= count <= most or len(set(self.categories)) != count:
             expected = f"{least}" if least == most else f"at least {least}"
-            raise InputError(f"{given}; expected {expected} different values, for example categories=('no', 'yes')")
+            raise InputError(f"{problem}; expected {expected} different values, for example categories=('no', 'yes')")
         # Python has 0 == False, so equality alone would let numbers pass for truth values.
         if kind.values and repr(self.categories) != repr(kind.values):
-            raise InputError(f"{given}; expected {kind.values}, or none; the kind 'binary' takes any two values")
+            raise InputError(f"{problem}; expected {kind.values}, or none; the kind 'binary' takes any two values")
 
     @property
     def _named(self) -> str:
         return f"feature {self.name!r} (kind {self.kind!r})"
 
 
-def check_attributes(given: Mapping[str, Any]) -> None:
+def check_attributes(attributes: Mapping[str, Any]) -> None:
     """Raise an error unless all keys are attributes of a `Feature`."""
     known = {field.name for field in dataclasses.fields(Feature)}
-    if not given.keys() <= known:
-        unknown = ", ".join(sorted(given.keys() - known))
+    if not attributes.keys() <= known:
+        unknown = ", ".join(sorted(attributes.keys() - known))
         raise InputError(f"a feature has no {unknown}; choose from: {', '.join(sorted(known))}")
 
 
@@ -212,7 +214,7 @@ class Schema:
         return tuple(feature.name for feature in self.features if feature.immutable)
 
     def index(self, name: str) -> int:
-        """The place of a feature in the order."""
+        """The index of a feature in the order."""
         return self.features.index(self[name])
 
     def replace(self, name: str, **changes: Any) -> "Schema":

@@ -14,11 +14,12 @@ from torch import Tensor
 
 from counterpath.utils.errors import InputError
 
-NOISE = 0.1
-HOLE_RADIUS = 0.2
+NOISE = 0.1  # standard deviation, as in the paper
+HOLE_RADIUS = 0.2  # in the chart, as in the paper
 ENTERED = 0.15
-"""A path enters the hole if it comes within this chart distance of its centre."""
-_CENTER = torch.tensor([np.pi, np.pi, 0.0])
+"""A path enters the hole if it comes within this chart distance of its centre: less than the radius, because noise
+(0.03 in the chart) moves points of the rim inwards, too."""
+_CENTER = torch.tensor([np.pi, np.pi, 0.0])  # the mean of the sheet
 SCALE = float(np.pi / np.sqrt(3))
 """Standard deviation of U(0, 2π): what every axis is divided by."""
 

@@ -1,4 +1,4 @@
-"""One column of a table: its values as numbers, and numbers as its values.
+"""Tables of any library and of files; their columns as numbers and back; and their dtypes in JSON.
 
 What cannot be used is refused with an error that names the column and the first bad row (by its index label).
 """
@@ -13,7 +13,6 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import narwhals as nw
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -35,6 +34,8 @@ def to_pandas(table: Any) -> pd.DataFrame:
     """
     if isinstance(table, pd.DataFrame):
         return table
+    import narwhals as nw
+
     try:
         converted: pd.DataFrame = nw.from_native(table, eager_only=True).to_pandas()
     except TypeError as error:
@@ -57,29 +58,33 @@ def read_table(path: str | Path) -> pd.DataFrame:
         InputError: The file is not there, is empty, cannot be read as what its name says, or has another name.
     """
     if str(path) == STANDARD_INPUT:
-        return csv_table(sys.stdin.buffer.read(), "standard input")
+        return parse_table(sys.stdin.buffer.read(), ".csv", "standard input")
     file = Path(path)
     suffix = "".join(file.suffixes[-2:]) if file.suffix.lower() == ".gz" else file.suffix
-    reader = choose(f"kind of table (the end of {file.name!r})", suffix.lower(), READERS)
+    choose(f"kind of table (the end of {file.name!r})", suffix.lower(), READERS)
     try:
         content = file.read_bytes()
     except OSError as error:
         raise InputError(f"the table {file} cannot be read: {error.strerror}") from error
-    return _read(reader, content, str(file))
+    return parse_table(content, suffix.lower(), str(file))
 
 
-def csv_table(content: bytes, name: str) -> pd.DataFrame:
-    """The table in comma-separated values with a header; an error names where they are from.
+def parse_table(content: bytes, suffix: str, name: str) -> pd.DataFrame:
+    """The table in the content of a file.
+
+    Args:
+        content: The bytes.
+        suffix: What they are, a key of `READERS`.
+        name: Where they are from, for errors.
 
     Raises:
         InputError: There is nothing, or nothing that can be read.
     """
-    return _read(_csv, content, name)
-
-
-def _read(reader: Callable[[bytes], pd.DataFrame], content: bytes, name: str) -> pd.DataFrame:
     try:
-        return reader(content)
+        content = gzip.decompress(content) if suffix.endswith(".gz") else content
+        if not content.strip():
+            raise pd.errors.EmptyDataError
+        return READERS[suffix](content)
     except pd.errors.EmptyDataError as error:
         raise InputError(f"{name} is empty; expected a header and rows") from error
     except (ValueError, EOFError, zlib.error, gzip.BadGzipFile, pa.ArrowException) as error:
@@ -88,49 +93,28 @@ def _read(reader: Callable[[bytes], pd.DataFrame], content: bytes, name: str) ->
 
 def _csv(content: bytes, separator: str = ",") -> pd.DataFrame:
     # Low memory reads a column in pieces, and may give it a mixture of types.
-    frame = pd.read_csv(BytesIO(_some(content)), sep=separator, encoding="utf-8-sig", low_memory=False)
+    frame = pd.read_csv(BytesIO(content), sep=separator, encoding="utf-8-sig", low_memory=False)
     if not isinstance(frame.index, pd.RangeIndex):
         raise ValueError("rows have more fields than the header")
     return frame
 
 
-def _tsv(content: bytes) -> pd.DataFrame:
-    return _csv(content, "\t")
-
-
-def _parquet(content: bytes) -> pd.DataFrame:
-    return pd.read_parquet(BytesIO(_some(content)))
-
-
-def _json(content: bytes) -> pd.DataFrame:
-    return pd.DataFrame(json.loads(_some(content)))
-
-
-def _json_lines(content: bytes) -> pd.DataFrame:
-    return pd.DataFrame([json.loads(line) for line in _some(content).splitlines() if line.strip()])
-
-
-def _some(content: bytes) -> bytes:
-    if not content.strip():
-        raise pd.errors.EmptyDataError
-    return content
-
-
 READERS: dict[str, Callable[[bytes], pd.DataFrame]] = {
     ".csv": _csv,
-    ".csv.gz": lambda content: _csv(gzip.decompress(content)),
-    ".tsv": _tsv,
-    ".tsv.gz": lambda content: _tsv(gzip.decompress(content)),
-    ".parquet": _parquet,
-    ".json": _json,
-    ".jsonl": _json_lines,
+    ".csv.gz": _csv,
+    ".tsv": lambda content: _csv(content, "\t"),
+    ".tsv.gz": lambda content: _csv(content, "\t"),
+    ".parquet": lambda content: pd.read_parquet(BytesIO(content)),
+    ".json": lambda content: pd.DataFrame(json.loads(content)),
+    ".jsonl": lambda content: pd.DataFrame([json.loads(line) for line in content.splitlines() if line.strip()]),
 }
+"""What makes a table of the content of a file, unpacked, by the end of its name."""
 
 
 Described: TypeAlias = str | Mapping[str, Any]
 """A dtype in JSON: its name, or a mapping where the name does not say it all."""
 
-_STORAGES = {16: torch.float16, 32: torch.float32}
+_SHORT_FLOATS = {2: torch.float16, 4: torch.float32}  # by their size in bytes
 
 
 def describe(dtype: Any) -> Described:
@@ -140,9 +124,14 @@ def describe(dtype: Any) -> Described:
     every number, and a dictionary as the type of its values.
     """
     if isinstance(dtype, pd.CategoricalDtype):
-        return _describe_categorical(dtype)
+        categories = dtype.categories
+        return {"categories": categories.to_list(), "ordered": bool(dtype.ordered), "of": describe(categories.dtype)}
     if isinstance(dtype, pd.ArrowDtype):
-        return _describe_arrow(dtype.pyarrow_dtype)
+        kind = dtype.pyarrow_dtype
+        if pa.types.is_dictionary(kind):
+            return describe(pd.ArrowDtype(kind.value_type))
+        # pandas reads the name "string[pyarrow]" as another dtype, so that names of Arrow are marked as such.
+        return "float64" if pa.types.is_decimal(kind) else {"arrow": str(kind)}
     if isinstance(dtype, pd.StringDtype) and str(dtype) == "string":
         return f"string[{dtype.storage}]"
     return str(dtype)
@@ -161,22 +150,22 @@ def restore(described: Described) -> Any:
         raise InputError(f"{described!r} is not a dtype that this version knows ({error}); fit again") from error
 
 
-def storage(described: Described) -> torch.dtype:
-    """The floating-point type in which a column of numbers keeps them; float64 for all but the short ones.
+def storage_dtype(described: Described) -> torch.dtype:
+    """The floating-point type in which a column stores its numbers; float64 for all but the short ones.
 
     A column of integers counts as float64: where `decode` has a fraction for it, it becomes float64.
     """
     dtype = restore(described)
     if not pd.api.types.is_float_dtype(dtype):
         return torch.float64
-    return _STORAGES.get(8 * pd.Series([], dtype=dtype).to_numpy().dtype.itemsize, torch.float64)
+    return _SHORT_FLOATS.get(pd.Series([], dtype=dtype).to_numpy().dtype.itemsize, torch.float64)
 
 
-def inward(lower: float, upper: float, kept: torch.dtype) -> tuple[float, float]:
+def round_inward(lower: float, upper: float, storage: torch.dtype) -> tuple[float, float]:
     """The smallest and the largest number that a floating-point type can hold from `lower` to `upper`."""
-    if kept == torch.float64:
+    if storage == torch.float64:
         return lower, upper
-    scalar = np.float16 if kept == torch.float16 else np.float32
+    scalar = np.float16 if storage == torch.float16 else np.float32
     with np.errstate(over="ignore"):  # a bound that is too large to be held becomes the largest number that is not
         low, high = scalar(lower), scalar(upper)
     low = np.nextafter(low, scalar(np.inf)) if float(low) < lower else low
@@ -184,30 +173,16 @@ def inward(lower: float, upper: float, kept: torch.dtype) -> tuple[float, float]
     return float(low), float(high)
 
 
-def _describe_categorical(dtype: pd.CategoricalDtype) -> Described:
-    categories = dtype.categories
-    return {"categories": categories.to_list(), "ordered": bool(dtype.ordered), "of": describe(categories.dtype)}
-
-
-def _describe_arrow(kind: pa.DataType) -> Described:
-    if pa.types.is_dictionary(kind):
-        return _describe_arrow(kind.value_type)
-    if pa.types.is_decimal(kind):
-        return "float64"
-    # pandas reads the name "string[pyarrow]" as another dtype, so that names of Arrow have a place of their own.
-    return {"arrow": str(kind)}
-
-
 UNKNOWN = -1
-"""The number of a value that is none of the categories."""
+"""The number of a value that is none of the categories: no index is negative."""
 
 
 def check_columns(frame: pd.DataFrame, schema: Schema) -> None:
     """Raise an error unless the table has exactly the columns of the schema, in any order."""
-    given = list(frame.columns)
-    twice = sorted({str(name) for name in given if given.count(name) > 1})
-    missing = [name for name in schema.names if name not in given]
-    extra = [str(name) for name in given if name not in schema.names]
+    columns = list(frame.columns)
+    twice = sorted({str(name) for name in columns if columns.count(name) > 1})
+    missing = [name for name in schema.names if name not in columns]
+    extra = [str(name) for name in columns if name not in schema.names]
     for problem, names in (("that are there twice", twice), ("that are missing", missing), ("too many", extra)):
         if names:
             raise InputError(
@@ -217,7 +192,7 @@ def check_columns(frame: pd.DataFrame, schema: Schema) -> None:
 
 
 def to_numbers(column: pd.Series, feature: Feature) -> NDArray[np.float64]:
-    """The values of a column in original units; for categories their places in the schema, or `UNKNOWN`."""
+    """The values of a column in original units; for categories their index in the schema, or `UNKNOWN`."""
     refuse(
         column,
         column.isna().to_numpy(),
@@ -225,10 +200,10 @@ def to_numbers(column: pd.Series, feature: Feature) -> NDArray[np.float64]:
     )
     if KINDS[feature.kind].categories is None:
         return _numbers(column, feature)
-    places: dict[Hashable, int] = {value: place for place, value in enumerate(feature.categories)}
-    number, values = _distinct(column)
-    found = [places.get(value, UNKNOWN) if isinstance(value, Hashable) else UNKNOWN for value in values]
-    numbers: NDArray[np.float64] = np.array(found, dtype=np.float64)[number]
+    index: dict[Hashable, int] = {value: i for i, value in enumerate(feature.categories)}
+    code, values = _factorize(column)
+    found = [index.get(value, UNKNOWN) if isinstance(value, Hashable) else UNKNOWN for value in values]
+    numbers: NDArray[np.float64] = np.array(found, dtype=np.float64)[code]
     return numbers
 
 
@@ -238,18 +213,18 @@ def from_numbers(numbers: NDArray[np.float64], feature: Feature, dtype: Describe
     Numbers that an integer dtype cannot hold without loss come back as float64: half a year of age is not rounded
     away because the training rows happened to have whole years. A feature of the kind "integer" has no such numbers.
     """
-    wanted = restore(dtype)
+    target = restore(dtype)
     if KINDS[feature.kind].categories is not None:
-        values = [feature.categories[place] for place in numbers.astype(np.intp)]
-        categories: pd.Series = pd.Series(values, index=index, name=feature.name, dtype=wanted)
+        values = [feature.categories[code] for code in numbers.astype(np.intp)]
+        categories: pd.Series = pd.Series(values, index=index, name=feature.name, dtype=target)
         return categories
     column = pd.Series(numbers, index=index, name=feature.name)
-    if pd.api.types.is_integer_dtype(wanted) and not _fits(numbers, wanted):
+    if pd.api.types.is_integer_dtype(target) and not _fits(numbers, target):
         return column
-    return column.astype(wanted)
+    return column.astype(target)
 
 
-def alike(column: pd.Series, dtype: Any) -> pd.Series:
+def cast_if_lossless(column: pd.Series, dtype: Any) -> pd.Series:
     """The column in a dtype, if that changes none of its values; else as it is."""
     known = not isinstance(dtype, pd.CategoricalDtype) or column.isin(dtype.categories).all()
     cast = column.astype(dtype) if known else column
@@ -267,7 +242,7 @@ def described_dtype(column: pd.Series, feature: Feature) -> Described:
 
 
 def refuse(column: pd.Series, bad: NDArray[np.bool_], problem: str) -> None:
-    """Raise an error that names the column and the first bad row, if there is one, and knows all others."""
+    """Raise an error that names the column and the first bad row, if there is one, and has the others in `reasons`."""
     if not bad.any():
         return
     reasons: dict[Any, str] = {}
@@ -281,7 +256,7 @@ def refuse(column: pd.Series, bad: NDArray[np.bool_], problem: str) -> None:
 def _numbers(column: pd.Series, feature: Feature) -> NDArray[np.float64]:
     kind, transform = KINDS[feature.kind], TRANSFORMS[feature.transform]
     if not pd.api.types.is_any_real_numeric_dtype(column.dtype):
-        # One person taken out of a table with `frame.loc[i].to_frame().T` has numbers in columns of objects.
+        # One row taken out of a table with `frame.loc[i].to_frame().T` has numbers in columns of objects.
         strange = np.array([not _is_number(value) for value in column], dtype=bool)
         refuse(column, strange, f"is not a number, which {feature.kind} features need; try pandas.to_numeric")
     numbers = column.to_numpy(dtype=np.float64)
@@ -294,13 +269,13 @@ def _numbers(column: pd.Series, feature: Feature) -> NDArray[np.float64]:
     return numbers
 
 
-def _distinct(column: pd.Series) -> tuple[NDArray[np.intp], list[Any]]:
-    """The different values of a column without gaps, as plain ones, and for each row which of them it has."""
+def _factorize(column: pd.Series) -> tuple[NDArray[np.intp], list[Any]]:
+    """For each row of a column without gaps the index of its value among the different ones, which are plain values."""
     try:
-        number, values = column.factorize()
-    except TypeError:  # a list or the like among the values has no hash to be told apart by
+        code, values = column.factorize()
+    except TypeError:  # a list or the like among the values has no hash
         return np.arange(len(column)), column.to_list()
-    return number, pd.Index(values).to_list()
+    return code, pd.Index(values).to_list()
 
 
 def _is_number(value: Any) -> bool:

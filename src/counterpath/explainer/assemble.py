@@ -16,7 +16,7 @@ from torch import Tensor
 from counterpath.data.encoding import Encoder
 from counterpath.data.schema import Schema
 from counterpath.data.status import Cause, Status, StatusCode
-from counterpath.data.tables import alike
+from counterpath.data.tables import cast_if_lossless
 from counterpath.explainer.request import Request
 from counterpath.explainer.solve import Group
 from counterpath.explanation import Explanation, path_columns, plan_index, provenance, wording
@@ -89,7 +89,7 @@ def _mixed(decoded: pd.Series, original: pd.Series, same: NDArray[np.bool_]) -> 
     """One column, in part as it was given; its dtype is that of decoded values wherever it holds those."""
     if not same.any():
         return decoded
-    parts = [decoded[~same], alike(original[same], decoded.dtype)]
+    parts = [decoded[~same], cast_if_lossless(original[same], decoded.dtype)]
     whole = pd.concat([part for part in parts if len(part)], ignore_index=True)
     order = np.argsort(np.concatenate([np.flatnonzero(~same), np.flatnonzero(same)]))
     return whole.iloc[order].reset_index(drop=True)
@@ -102,7 +102,7 @@ def interleaved(
 
     Decoding is exact to 6e-8 of a range only. The dtype is that of decoded rows wherever it holds what was given.
     """
-    fitting = {name: alike(original[name], decoded[name].dtype) for name in decoded.columns}
+    fitting = {name: cast_if_lossless(original[name], decoded[name].dtype) for name in decoded.columns}
     whole = pd.concat([decoded, pd.DataFrame(fitting, index=original.index)], ignore_index=True)
     return whole.iloc[np.argsort(np.concatenate([index, original_index]))].reset_index(drop=True)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from numbers import Real
 from typing import Any
 
-from counterpath.data.constraints import Constraints, count
+from counterpath.data.constraints import Constraints, parse_count
 from counterpath.data.schema import Number, Schema
 from counterpath.explanation import Explanation
 from counterpath.explanation.milestones import ALL, check_keep
@@ -64,7 +64,7 @@ class Request:
         if self.method is not None:
             resolve_method(self.method)
         check_keep(self.paths)
-        count("plans", self.plans)
+        parse_count("plans", self.plans)
         if not isinstance(self.confidence, Real) or not 0 < self.confidence < 1:
             raise InputError(f"a confidence lies between 0 and 1; given {self.confidence!r}, try 0.5")
         if self.time_limit is not None and not self.time_limit > 0:

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 from nicegui import background_tasks, ui
 
-from counterpath.data.constraints import count
+from counterpath.data.constraints import parse_count
 from counterpath.explainer.compare import COMPARED, Comparison
 from counterpath.explanation import Explanation
 from counterpath.explorer import parts, state
@@ -127,7 +127,7 @@ class Explorer:
 
     def _asked(self) -> Asked:
         want = self._wanting.want
-        count("plans", want.plans)
+        parse_count("plans", want.plans)
         said = state.arguments(self._explainer.schema_, self._form.limits)
         return Asked(**vars(want), **said)
 

@@ -9,7 +9,7 @@ import pandas as pd
 from nicegui import background_tasks, ui
 
 from counterpath.data.axes import NumberAxis
-from counterpath.data.constraints import DOWN, UP, paired
+from counterpath.data.constraints import DOWN, UP, is_interval
 from counterpath.data.schema import KINDS, Feature
 from counterpath.explainer.explainer import Explainer
 from counterpath.explanation import wording
@@ -191,7 +191,7 @@ class FeatureCard:
             self._lock.set_value(limit.locked)
             self._direction.set_value(limit.direction)
             self._cost.set_value(limit.feature_costs)
-            if isinstance(self._axis, NumberAxis) or paired(self.feature):
+            if isinstance(self._axis, NumberAxis) or is_interval(self.feature):
                 self._low.set_value(limit.low)
                 self._high.set_value(limit.high)
             else:
@@ -246,11 +246,11 @@ class FeatureCard:
             if isinstance(axis, NumberAxis):
                 self._low = ui.number("At least", on_change=self._limited)
                 self._high = ui.number("At most", on_change=self._limited)
-            elif paired(self.feature):
+            elif is_interval(self.feature):
                 options = self._categories()
                 self._low = ui.select(options, label="At least", clearable=True, on_change=self._limited)
                 self._high = ui.select(options, label="At most", clearable=True, on_change=self._limited)
-        if not isinstance(axis, NumberAxis) and not paired(self.feature):
+        if not isinstance(axis, NumberAxis) and not is_interval(self.feature):
             options = self._categories()
             self._allowed = ui.select(options, label="Allowed values", multiple=True, on_change=self._limited)
             self._allowed.classes("cp-full").props["hint"] = "none chosen: all are"
@@ -275,7 +275,7 @@ class FeatureCard:
     def _limited(self) -> None:
         if self._silent:
             return
-        ordered = isinstance(self._axis, NumberAxis) or paired(self.feature)
+        ordered = isinstance(self._axis, NumberAxis) or is_interval(self.feature)
         self.limit = Limit(
             locked=bool(self._lock.value),
             direction=str(self._direction.value),

@@ -10,7 +10,7 @@ import pandas as pd
 from nicegui import background_tasks, events, ui
 
 from counterpath.data.schema import Number
-from counterpath.data.tables import csv_table
+from counterpath.data.tables import parse_table
 from counterpath.explainer.explainer import Explainer
 from counterpath.explainer.request import OTHER
 from counterpath.explanation import Explanation, wording
@@ -242,7 +242,7 @@ class GroupAsking:
 
 def _read(explainer: Explainer, name: str, content: bytes) -> People:
     """The people in a file that was sent."""
-    return People.of(explainer, csv_table(content, name))
+    return People.of(explainer, parse_table(content, ".csv", name))
 
 
 Open: TypeAlias = Callable[[pd.DataFrame], None]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from counterpath.data.constraints import Constraints, paired
+from counterpath.data.constraints import Constraints, is_interval
 from counterpath.data.schema import Feature, Number, Schema
 from counterpath.data.status import BindingConstraint
 from counterpath.data.tables import to_numbers
@@ -65,7 +65,7 @@ def arguments(schema: Schema, limits: Mapping[str, Limit]) -> dict[str, Any]:
     for name, limit in limits.items():
         if limit.allowed:
             ranges[name] = limit.allowed
-        elif paired(schema[name]) and (limit.low is not None or limit.high is not None):
+        elif is_interval(schema[name]) and (limit.low is not None or limit.high is not None):
             ranges[name] = (limit.low, limit.high)
     return {
         "lock": tuple(name for name, limit in limits.items() if limit.locked),
@@ -131,7 +131,7 @@ class People:
             InputError: The table is empty, or its columns or values cannot be used.
         """
         frame, _ = prepare_rows(table, explainer.schema_, explainer.target_, explainer.imputer_)
-        frame = explainer.encoder_.arranged(frame)
+        frame = explainer.encoder_.align(frame)
         if not len(frame):
             raise InputError("there is nobody to pick: the table has no rows; give one with at least one row")
         known = explainer.encoder_.known(frame).to_numpy()
@@ -194,7 +194,7 @@ class People:
 def framed(explainer: Explainer, values: Mapping[str, Any], label: Any = 0) -> pd.DataFrame:
     """One person as a table with the columns and, where they hold the values, the dtypes of the training table."""
     row = {name: [values[name]] for name in explainer.schema_.names}
-    return explainer.encoder_.arranged(pd.DataFrame(row, index=pd.Index([label])))
+    return explainer.encoder_.align(pd.DataFrame(row, index=pd.Index([label])))
 
 
 @dataclass(frozen=True)

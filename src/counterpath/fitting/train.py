@@ -26,7 +26,7 @@ from counterpath.models.explained import (
 )
 from counterpath.models.flow import FlowModel, fit_flow
 from counterpath.models.generator import Autoencoder, Generator, draw
-from counterpath.models.layers import fold, settle
+from counterpath.models.layers import fold, update_batch_norm
 from counterpath.models.surrogate import Agreement, SurrogateData, agreement, disagreements, fit_surrogate
 from counterpath.models.training import Run
 from counterpath.models.vae import OUTPUTS, VAE, VAETraining, fit_uncertainty, fit_vae
@@ -150,7 +150,7 @@ def fit_own_classifier(
         class_weights=weights,
         run=run,
     )
-    settle(classifier, rows)
+    update_batch_norm(classifier, rows)
     return classifier
 
 
@@ -224,7 +224,7 @@ def torch_subject(module: Any, rows: Tensor, layer: str | None, name: str, class
     labels = tuple(range(classifier.classes)) if classes is None else classes
     if len(labels) != classifier.classes:
         raise InputError(
-            f"{name} tells {classifier.classes} classes apart, but the target column has {len(labels)}: "
+            f"{name} has {classifier.classes} classes, but the target column has {len(labels)}: "
             f"{', '.join(map(repr, labels))}"
         )
     return ExplainedModel("torch", name, labels, blockwise_proba(classifier), classifier)

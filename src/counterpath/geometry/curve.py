@@ -17,8 +17,8 @@ from counterpath.utils.errors import GeometryError, InputError
 
 MetricField = Callable[[Tensor], Tensor]
 
-_SUFFICIENT_DECREASE = 1e-4
-_HALVINGS = 20
+_SUFFICIENT_DECREASE = 1e-4  # the usual constant of Armijo's rule (Nocedal and Wright, "Numerical Optimization")
+_HALVINGS = 20  # to a millionth of the step; a curve that no such step shortens has converged
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,7 @@ def metric_field(linearize: Callable[[Tensor], Linearization], metric: Metric, d
 
 def length(points: Float[Tensor, "p t d"], field: MetricField) -> Float[Tensor, "p"]:
     """∫ √(żᵀMż) dt, with M at the middle of each segment."""
-    return segment_lengths(points, field).sum(-1)
-
-
-def segment_lengths(points: Float[Tensor, "p t d"], field: MetricField) -> Float[Tensor, "p s"]:
-    """The Riemannian length of every segment."""
-    return _squared_lengths(points, field)[0].clamp_min(0).sqrt()
+    return _squared_lengths(points, field)[0].clamp_min(0).sqrt().sum(-1)
 
 
 def energy(points: Float[Tensor, "p t d"], field: MetricField) -> Float[Tensor, "p"]:
@@ -79,7 +74,7 @@ def geodesic(
         field: The metric, differentiable in its argument.
         segments: Into how many segments a curve is divided.
         steps: The most iterations.
-        tolerance: A pair is done when an iteration lowers its energy by less than this share.
+        tolerance: A pair has converged when an iteration lowers its energy by less than this share.
         initial: Curves to begin with, ends included; straight lines by default.
 
     Raises:
@@ -115,12 +110,12 @@ def resample(points: Float[Tensor, "p t d"], segments: int) -> Float[Tensor, "p 
         return points.expand(-1, segments + 1, -1).clone()
     before = torch.cat([torch.zeros_like(points[:, :1, 0]), (points[:, 1:] - points[:, :-1]).norm(dim=-1)], 1).cumsum(1)
     total = before[:, -1:]
-    wanted = total * torch.linspace(0, 1, segments + 1, dtype=points.dtype, device=points.device)
-    place = torch.searchsorted(before, wanted, right=True).clamp(1, points.shape[1] - 1)
-    first, last = before.gather(1, place - 1), before.gather(1, place)
-    share = torch.where(last > first, (wanted - first) / (last - first), 1.0)[..., None]
-    index = place[..., None].expand(-1, -1, points.shape[-1])
-    found = torch.lerp(points.gather(1, index - 1), points.gather(1, index), share)
+    targets = total * torch.linspace(0, 1, segments + 1, dtype=points.dtype, device=points.device)
+    after = torch.searchsorted(before, targets, right=True).clamp(1, points.shape[1] - 1)
+    first, last = before.gather(1, after - 1), before.gather(1, after)
+    weight = torch.where(last > first, (targets - first) / (last - first), 1.0)[..., None]
+    index = after[..., None].expand(-1, -1, points.shape[-1])
+    found = torch.lerp(points.gather(1, index - 1), points.gather(1, index), weight)
     found[:, 0], found[:, -1] = points[:, 0], points[:, -1]
     return found
 

@@ -11,7 +11,7 @@ registers its rule beside itself:
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import singledispatch
+from functools import reduce, singledispatch
 from typing import Any
 
 import torch
@@ -33,7 +33,7 @@ class Linearization:
         std: The decoder's uncertainty σ(z), where the model has one.
         std_jac: Jσ, the derivative of `std` by z.
         category: Which columns of `mean` are probabilities of categories; None for none.
-        std_rise: v and g with Jσ = vgᵀ, for a model whose features get uncertain together; None for others.
+        std_rank_one: v and g with Jσ = vgᵀ, for a model whose features get uncertain together; None for others.
     """
 
     mean: Float[Tensor, "n D"]
@@ -41,7 +41,7 @@ class Linearization:
     std: Float[Tensor, "n D"] | None = None
     std_jac: Float[Tensor, "n D d"] | None = None
     category: Bool[Tensor, "D"] | None = None
-    std_rise: tuple[Float[Tensor, "n D"], Float[Tensor, "n d"]] | None = None
+    std_rank_one: tuple[Float[Tensor, "n D"], Float[Tensor, "n d"]] | None = None
 
     @property
     def jacobians(self) -> tuple[Tensor, ...]:
@@ -73,7 +73,7 @@ class Linearization:
 
 @dataclass(frozen=True)
 class Decoded:
-    """What a latent model makes of n codes: rows, and their uncertainty where it has one."""
+    """What a latent model decodes n codes to: rows, and their uncertainty where it has one."""
 
     mean: Float[Tensor, "n D"]
     std: Float[Tensor, "n D"] | None = None
@@ -93,19 +93,11 @@ def secant(before: Decoded, after: Decoded, category: Bool[Tensor, "D"] | None =
     So any metric gives the squared length of the segments, `(n, 1, 1)`, with the ambient metric at their middle, for
     the price of decoding their ends: ‖μ(b) − μ(a)‖² + ‖σ(b) − σ(a)‖² for the pull-back metric.
     """
+    mean, mean_jac = 0.5 * (before.mean + after.mean), (after.mean - before.mean)[..., None]
     if before.std is None or after.std is None:
-        return Linearization(_middle(before.mean, after.mean), (after.mean - before.mean)[..., None], category=category)
-    return Linearization(
-        _middle(before.mean, after.mean),
-        (after.mean - before.mean)[..., None],
-        _middle(before.std, after.std),
-        (after.std - before.std)[..., None],
-        category,
-    )
-
-
-def _middle(before: Tensor, after: Tensor) -> Tensor:
-    return 0.5 * (before + after)
+        return Linearization(mean, mean_jac, category=category)
+    std, std_jac = 0.5 * (before.std + after.std), (after.std - before.std)[..., None]
+    return Linearization(mean, mean_jac, std, std_jac, category)
 
 
 def jacobian(
@@ -153,8 +145,8 @@ def push(layer: Any, value: Tensor, tangents: Tensor) -> tuple[Tensor, Tensor]:
 
 @push.register(nn.Sequential)
 def _(layers: nn.Sequential, value: Tensor, tangents: Tensor) -> tuple[Tensor, Tensor]:
-    rest, linear = list(layers), _two_hidden(layers)
-    if linear and tangents.shape[1] == 1 < len(value) and _for_kernel(linear, value):
+    rest, linear = list(layers), _two_hidden_layers(layers)
+    if linear and tangents.shape[1] == 1 < len(value) and _kernel_usable(linear, value):
         from counterpath.geometry.kernels import tangents as fused
 
         weights, biases = [layer.weight for layer in linear], [layer.bias for layer in linear]
@@ -165,7 +157,7 @@ def _(layers: nn.Sequential, value: Tensor, tangents: Tensor) -> tuple[Tensor, T
     return value, tangents
 
 
-def _two_hidden(layers: nn.Sequential) -> list[nn.Linear]:
+def _two_hidden_layers(layers: nn.Sequential) -> list[nn.Linear]:
     """The linear layers of a network that begins with two hidden layers of Tanh; none if it is another one."""
     first = list(layers)[:5]
     if [type(layer) for layer in first] != [nn.Linear, nn.Tanh, nn.Linear, nn.Tanh, nn.Linear]:
@@ -173,7 +165,7 @@ def _two_hidden(layers: nn.Sequential) -> list[nn.Linear]:
     return [layer for layer in first if isinstance(layer, nn.Linear)]
 
 
-def _for_kernel(linear: list[nn.Linear], value: Tensor) -> bool:
+def _kernel_usable(linear: list[nn.Linear], value: Tensor) -> bool:
     """Whether a GPU can push through these layers at once."""
     return (
         value.dtype == torch.float32
@@ -230,13 +222,13 @@ def _rows_first(value: Tensor, tangents: Tensor) -> tuple[Tensor, Tensor]:
     return value, tangents.expand(-1, len(value), -1).permute(1, 2, 0)
 
 
-Back = Callable[[Tensor], Tensor]
-"""Maps a cotangent of what a layer made to one of what it was given."""
+VJP = Callable[[Tensor], Tensor]
+"""A vector-Jacobian product: maps a cotangent of a layer's output to one of its input."""
 
 
 @singledispatch
-def pull(layer: Any, value: Tensor) -> tuple[Tensor, Back]:
-    """What a row-wise layer makes of a value, and how to bring cotangents back: the transpose of `push`.
+def pull(layer: Any, value: Tensor) -> tuple[Tensor, VJP]:
+    """The output of a row-wise layer, and its vector-Jacobian product: the transpose of `push`.
 
     Layers with closed-form rules take half the time of autograd, which does the same for all others.
     """
@@ -247,26 +239,20 @@ def pull(layer: Any, value: Tensor) -> tuple[Tensor, Back]:
 
 
 @pull.register(nn.Sequential)
-def _(layers: nn.Sequential, value: Tensor) -> tuple[Tensor, Back]:
-    backs = []
+def _(layers: nn.Sequential, value: Tensor) -> tuple[Tensor, VJP]:
+    vjps = []
     for layer in layers:
-        value, back = pull(layer, value)
-        backs.append(back)
-
-    def whole(cotangent: Tensor) -> Tensor:
-        for back in reversed(backs):
-            cotangent = back(cotangent)
-        return cotangent
-
-    return value, whole
+        value, vjp = pull(layer, value)
+        vjps.append(vjp)
+    return value, lambda cotangent: reduce(lambda each, vjp: vjp(each), reversed(vjps), cotangent)
 
 
 @pull.register(nn.Linear)
-def _(layer: nn.Linear, value: Tensor) -> tuple[Tensor, Back]:
+def _(layer: nn.Linear, value: Tensor) -> tuple[Tensor, VJP]:
     return layer(value), lambda cotangent: cotangent @ layer.weight
 
 
 @pull.register(nn.Tanh)
-def _(layer: nn.Tanh, value: Tensor) -> tuple[Tensor, Back]:
+def _(layer: nn.Tanh, value: Tensor) -> tuple[Tensor, VJP]:
     out = torch.tanh(value)
     return out, lambda cotangent: torch.addcmul(cotangent, cotangent * out, out, value=-1)

@@ -35,10 +35,11 @@ Metric = Callable[[Linearization], Tensor]
 Representation = Callable[[Tensor], Tensor]
 
 DAMPING = 1e-6
-"""Added to the diagonal of every metric before it is inverted. An absolute number, relative to nothing."""
+"""Added to the diagonal of every metric before it is inverted. An absolute number, relative to nothing: well below the
+smallest eigenvalues that metrics of fitted models have (1 % of them are below 2e-5), so that it changes few steps."""
 
-_UNROLLED_UP_TO = 8
-_ELIMINATED_UP_TO = 32
+_UNROLLED_UP_TO = 8  # d²/2 operations on whole batches: beyond this size more than a library needs
+_ELIMINATED_UP_TO = 32  # the widest latent spaces in use are half as wide; a row at a time it gets slow beyond
 
 
 def capturable(size: int) -> bool:
@@ -65,13 +66,13 @@ def guided(h: Representation) -> Metric:
 
     def metric(lin: Linearization) -> Float[Tensor, "n d d"]:
         parts = [factor.permute(2, 0, 1) for factor in lin.jacobians]
-        if lin.std_rise is not None:
-            parts[1] = lin.std_rise[0][None]  # Jσ = vgᵀ: one direction v instead of d of them
+        if lin.std_rank_one is not None:
+            parts[1] = lin.std_rank_one[0][None]  # Jσ = vgᵀ: one direction v instead of d of them
         pushed = push(h, lin.mean, torch.cat(parts))[1].permute(1, 2, 0)
         grams = [gram(part) for part in pushed.split([len(part) for part in parts], dim=-1)]
-        if lin.std_rise is not None:
-            rise = lin.std_rise[1].double()
-            grams[1] = grams[1] * rise[:, :, None] * rise[:, None, :]
+        if lin.std_rank_one is not None:
+            g = lin.std_rank_one[1].double()
+            grams[1] = grams[1] * g[:, :, None] * g[:, None, :]
         return _sum([*grams, *_categories(lin)])
 
     return metric
@@ -97,15 +98,18 @@ def guided_draw(h: Representation, epsilon: Float[Tensor, "D"], *, frozen: bool 
 
     Args:
         h: The classifier's representation.
-        epsilon: The draw; holding it fixed along a path walks on one sample of the random manifold.
+        epsilon: The draw; with one for a whole path, the path is on one sample of the random manifold.
         frozen: Evaluate M_X at μ rather than at μ + σ⊙ε.
     """
 
     def metric(lin: Linearization) -> Float[Tensor, "n d d"]:
-        std, std_jac = _uncertainty(lin)
-        jac = lin.mean_jac + epsilon[:, None] * std_jac
-        where = lin.mean if frozen else lin.mean + epsilon * std
-        return _sum([gram(push(h, where, jac.permute(2, 0, 1))[1].permute(1, 2, 0)), *_categories(lin)])
+        if lin.std is None or lin.std_jac is None:
+            raise GeometryError(
+                "a stochastic metric needs a model with an uncertainty σ(z); this one has none: use `guided`"
+            )
+        jac = lin.mean_jac + epsilon[:, None] * lin.std_jac
+        x = lin.mean if frozen else lin.mean + epsilon * lin.std
+        return _sum([gram(push(h, x, jac.permute(2, 0, 1))[1].permute(1, 2, 0)), *_categories(lin)])
 
     return metric
 
@@ -162,7 +166,7 @@ def damped(metric: Float[Tensor, "n d d"], damping: float = DAMPING) -> Float[Te
 def volume(metric: Float[Tensor, "n d d"], floor: float = 0.0) -> Float[Tensor, "n"]:
     """The volume element √det M: how much space a unit of latent space holds. For `floor` see `cholesky`."""
     lower, positive = cholesky(metric, floor)
-    _insist(positive)
+    _check_valid(positive)
     return torch.diagonal(lower, dim1=-2, dim2=-1).prod(-1)
 
 
@@ -173,7 +177,7 @@ def solve(metric: Float[Tensor, "n d d"], vector: Float[Tensor, "n d"]) -> Float
         GeometryError: If any metric is not positive definite or any number is not finite.
     """
     solution, valid = try_solve(metric, vector)
-    _insist(valid)
+    _check_valid(valid)
     return solution
 
 
@@ -248,8 +252,8 @@ def _eliminate(metric: Tensor, vector: Tensor, floor: float) -> tuple[Tensor, Te
         pivot = torch.where(system[i, i] < floor, floor, system[i, i])
         valid = valid & (pivot > 0) & pivot.isfinite()
         system[i, i] = torch.where(pivot > 0, pivot, 1)
-        share = system[i + 1 :, i] / system[i, i]
-        system[i + 1 :, i + 1 :] -= share[:, None] * system[i, i + 1 :]
+        ratio = system[i + 1 :, i] / system[i, i]
+        system[i + 1 :, i + 1 :] -= ratio[:, None] * system[i, i + 1 :]
     for i in reversed(range(size)):
         known = (system[i, i + 1 : size] * system[i + 1 :, size]).sum(0)
         system[i, size] = (system[i, size] - known) / system[i, i]
@@ -272,15 +276,7 @@ def _categories(lin: Linearization) -> list[Tensor]:
     return [] if factor is None else [gram(factor)]
 
 
-def _uncertainty(lin: Linearization) -> tuple[Tensor, Tensor]:
-    if lin.std is None or lin.std_jac is None:
-        raise GeometryError(
-            "a stochastic metric needs a model with an uncertainty σ(z); this one has none: use `guided`"
-        )
-    return lin.std, lin.std_jac
-
-
-def _insist(valid: Tensor) -> None:
+def _check_valid(valid: Tensor) -> None:
     if not bool(valid.all()):
         bad = (~valid).nonzero()[:, 0].tolist()
         raise GeometryError(

@@ -2,17 +2,17 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
-from scipy.spatial import cKDTree
 from torch import Tensor
 from torch.nn.functional import pad
 
 from counterpath.utils.errors import InputError
 
-_PAIRS_AT_ONCE = 1 << 28
-_GROUP = 64
+_PAIRS_AT_ONCE = 1 << 28  # a gibibyte of distances in float32, which any GPU has to spare
+_GROUP = 64  # a topk over minima of groups sorts 64 times fewer numbers; larger groups leave more to sort within them
 _WORTH_THREADS = 1024
 """For so many queries a k-d tree starts threads: starting them costs as much as a few hundred."""
 
@@ -57,7 +57,9 @@ class Neighbours:
         return rows if self.weights is None else rows * self.weights.to(rows)
 
     @cached_property
-    def _tree(self) -> cKDTree:
+    def _tree(self) -> Any:
+        from scipy.spatial import cKDTree
+
         return cKDTree(self._points.double().cpu().numpy())
 
     @cached_property

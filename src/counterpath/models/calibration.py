@@ -1,4 +1,4 @@
-"""How well a decoder knows what it does not know."""
+"""How well a decoder's uncertainty separates data from empty space."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -36,7 +36,7 @@ class Calibration:
 
 
 @dataclass(frozen=True)
-class Points:
+class _Points:
     """Codes, and their context."""
 
     z: Float[Tensor, "n d"]
@@ -59,14 +59,14 @@ def calibrate(
     """
     from sklearn.metrics import roc_auc_score
 
-    on = Points(map_blocks(vae.encode, held_out), context_for(vae, held_out))
-    off = _off_data(Points(map_blocks(vae.encode, train), context_for(vae, train)), on, seed)
+    on = _Points(map_blocks(vae.encode, held_out), context_for(vae, held_out))
+    off = _off_data(_Points(map_blocks(vae.encode, train), context_for(vae, train)), on, seed)
     on_sigma, off_sigma = (
         map_blocks(lambda *where: _sigma(vae, *where), points.z, points.context).cpu().numpy() for points in (on, off)
     )
     is_off = np.concatenate([np.zeros(len(on_sigma)), np.ones(len(off_sigma))])
     return Calibration(
-        sigma_share=float(map_blocks(lambda *where: _share(vae, *where), on.z, on.context).mean()),
+        sigma_share=float(map_blocks(lambda *where: _sigma_share(vae, *where), on.z, on.context).mean()),
         sigma_on=float(np.median(on_sigma)),
         sigma_off=float(np.median(off_sigma)),
         auc=float(roc_auc_score(is_off, np.concatenate([on_sigma, off_sigma]))),
@@ -80,13 +80,13 @@ def _sigma(vae: LatentModel, z: Tensor, context: Tensor | None) -> Tensor:
     return std.mean(-1)
 
 
-def _share(vae: LatentModel, z: Tensor, context: Tensor | None) -> Tensor:
+def _sigma_share(vae: LatentModel, z: Tensor, context: Tensor | None) -> Tensor:
     lin = vae.linearize(z, context)
     traces = [gram(factor).diagonal(dim1=-2, dim2=-1).sum(-1) for factor in lin.factors]
     return traces[1] / (traces[0] + traces[1])
 
 
-def _off_data(train: Points, held_out: Points, seed: int, count: int = 2000) -> Points:
+def _off_data(train: _Points, held_out: _Points, seed: int, count: int = 2000) -> _Points:
     from sklearn.neighbors import NearestNeighbors
 
     nearest = NearestNeighbors(n_neighbors=1).fit(train.array)
@@ -97,8 +97,8 @@ def _off_data(train: Points, held_out: Points, seed: int, count: int = 2000) -> 
     generator = np.random.default_rng(seed)
     points = generator.uniform(lower - margin, upper + margin, size=(20 * count, codes.shape[1])).astype(codes.dtype)
     rows = torch.from_numpy(generator.integers(len(codes), size=len(points))).to(train.z.device)
-    drawn = Points(torch.from_numpy(points).to(train.z), None if train.context is None else train.context[rows])
+    drawn = _Points(torch.from_numpy(points).to(train.z), None if train.context is None else train.context[rows])
     far = torch.from_numpy(np.flatnonzero(nearest.kneighbors(drawn.array)[0][:, 0] > reach)[:count]).to(rows)
     if len(far) == 0:
         raise GeometryError("the codes fill their whole box: no latent point is off the data, so nothing to calibrate")
-    return Points(drawn.z[far], None if drawn.context is None else drawn.context[far])
+    return _Points(drawn.z[far], None if drawn.context is None else drawn.context[far])

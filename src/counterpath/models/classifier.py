@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from counterpath.geometry.linearize import Back, pull
+from counterpath.geometry.linearize import VJP, pull
 from counterpath.models.layers import mlp
 from counterpath.models.training import Run, seeded, train
 from counterpath.utils.blocks import map_blocks
@@ -60,12 +60,12 @@ class Classifier(nn.Module):
 
 
 @pull.register(Classifier)
-def _(classifier: Classifier, value: Tensor) -> tuple[Tensor, Back]:
-    seen, back = pull(classifier.representation, value)
-    logits, toward = pull(classifier.head, seen)
+def _(classifier: Classifier, value: Tensor) -> tuple[Tensor, VJP]:
+    h, h_vjp = pull(classifier.representation, value)
+    logits, head_vjp = pull(classifier.head, h)
     if logits.shape[-1] > 1:
-        return logits, lambda cotangent: back(toward(cotangent))
-    return logits[:, 0], lambda cotangent: back(toward(cotangent[:, None]))
+        return logits, lambda cotangent: h_vjp(head_vjp(cotangent))
+    return logits[:, 0], lambda cotangent: h_vjp(head_vjp(cotangent[:, None]))
 
 
 def probabilities(logits: Tensor) -> Float[Tensor, "n K"]:
@@ -125,7 +125,7 @@ def fit_classifier(
     """
     run = run or Run()
     classes = 2 if y.ndim == 1 else y.shape[-1]
-    _insist_labels(y)
+    _check_labels(y)
     with seeded(run.seed):
         classifier = Classifier(x.shape[-1], width, classes).to(x)
     weights = torch.tensor([1.0] * classes if class_weights is None else list(class_weights)).to(x)
@@ -138,20 +138,12 @@ def fit_classifier(
         return F.cross_entropy(classifier(rows), labels, weight=weights)
 
     rmsprop = partial(torch.optim.RMSprop, lr=learning_rate, weight_decay=weight_decay)
-    train(
-        name,
-        classifier,
-        loss,
-        (x, y.to(x.dtype)),
-        epochs=epochs,
-        batch_size=batch_size,
-        optimizer=rmsprop,
-        run=run,
-    )
+    data = (x, y.to(x.dtype))
+    train(name, classifier, loss, data, epochs=epochs, batch_size=batch_size, optimizer=rmsprop, run=run)
     return classifier.requires_grad_(False)
 
 
-def _insist_labels(y: Tensor) -> None:
+def _check_labels(y: Tensor) -> None:
     outside = y[(y < 0) | (y > 1)]
     if len(outside):
         raise InputError(f"labels must be 0 or 1, or probabilities; given {outside.unique().tolist()[:5]}")
@@ -162,7 +154,7 @@ def _insist_labels(y: Tensor) -> None:
 
 def balanced_accuracy(classifier: Classifier, x: Float[Tensor, "n D"], y: Float[Tensor, "n"]) -> float:
     """The mean over both classes of the share that is classified correctly."""
+    from sklearn.metrics import balanced_accuracy_score
+
     with torch.no_grad():
-        correct = (classifier(x) > 0) == (y > 0.5)
-    shares = [correct[(y > 0.5) == positive].double().mean() for positive in (False, True)]
-    return float(sum(shares) / 2)
+        return float(balanced_accuracy_score((y > 0.5).cpu(), (classifier(x) > 0).cpu()))

@@ -4,7 +4,6 @@ import copy
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,8 +18,9 @@ from counterpath.models.classifier import Differentiable, PredictProba
 from counterpath.models.surrogate import Agreement
 from counterpath.utils.errors import CounterpathWarning, InputError
 
-_PROBE = 64
+_PROBE = 64  # rows on which the order of the layers is observed: few, and enough for any that need a batch
 _EDGE = 1e-7
+"""Probabilities are kept this far from 0 and 1 before the logarithm: about the least step of float32 below 1."""
 
 
 class TorchClassifier(nn.Module):
@@ -39,19 +39,19 @@ class TorchClassifier(nn.Module):
     Attributes:
         layer: In words, which representation is used.
         layer_name: The layer that the user named; None for none.
-        classes: How many classes it tells apart.
+        classes: How many classes it has.
     """
 
     def __init__(self, module: nn.Module, rows: Tensor, layer: str | None = None) -> None:
         super().__init__()
         self.module = copy.deepcopy(module).to(rows).eval().requires_grad_(False)
-        calls = _calls(self.module, rows[:_PROBE])
+        layers = _layers_in_order(self.module, rows[:_PROBE])
         with torch.no_grad():
-            outputs = _checked(self.module(rows), rows)
-        self.kind = _kind(outputs, calls[-1] if calls else None)
+            outputs = _check_outputs(self.module(rows), rows)
+        self.kind = _kind(outputs, layers[-1] if layers else None)
         self.layer_name = layer
         self.classes = 2 if outputs.ndim == 1 else outputs.shape[-1]
-        self.representation, self.layer = _representation(self.module, calls, layer)
+        self.representation, self.layer = _representation(self.module, layers, layer)
 
     def forward(self, x: Tensor) -> Tensor:
         """The log odds of the second class `(n,)`, or one logit a class `(n, K)`."""
@@ -61,11 +61,11 @@ class TorchClassifier(nn.Module):
         return torch.logit(out, _EDGE) if out.ndim == 1 else out.clamp_min(_EDGE).log()
 
 
-def _checked(out: Any, rows: Tensor) -> Tensor:
+def _check_outputs(out: Any, rows: Tensor) -> Tensor:
     if not isinstance(out, Tensor) or out.ndim not in (1, 2) or len(out) != len(rows):
-        given = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
+        shape = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
         raise InputError(
-            f"the torch model maps rows {tuple(rows.shape)} to {given}; expected one logit a row, or one for each class"
+            f"the torch model maps rows {tuple(rows.shape)} to {shape}; expected one logit a row, or one for each class"
         )
     if not out.isfinite().all():
         raise InputError("the torch model returns values that are not finite on the training rows")
@@ -84,16 +84,16 @@ class _Captured(nn.Module):
         self.module, self.layer, self.before = module, layer, before
 
     def forward(self, x: Tensor) -> Tensor:
-        seen: list[Tensor] = []
-        hook = self.layer.register_forward_hook(lambda _, given, out: seen.append(given[0] if self.before else out))
+        captured: list[Tensor] = []
+        hook = self.layer.register_forward_hook(lambda _, args, out: captured.append(args[0] if self.before else out))
         try:
             self.module(x)
         finally:
             hook.remove()
-        return seen[-1].flatten(1)
+        return captured[-1].flatten(1)
 
 
-def _calls(module: nn.Module, rows: Tensor) -> list[nn.Module]:
+def _layers_in_order(module: nn.Module, rows: Tensor) -> list[nn.Module]:
     """The layers without parts of their own, in the order in which they run."""
     order: list[nn.Module] = []
     leaves = [part for part in module.modules() if not list(part.children())]
@@ -128,14 +128,14 @@ def _kind(outputs: Tensor, last: nn.Module | None) -> str:
     return "logits"
 
 
-def _representation(module: nn.Module, calls: list[nn.Module], layer: str | None) -> tuple[nn.Module, str]:
+def _representation(module: nn.Module, layers: list[nn.Module], layer: str | None) -> tuple[nn.Module, str]:
     if layer is not None:
         parts: dict[str, Any] = dict(module.named_modules())
         if layer not in parts or not layer:
             names = ", ".join(name for name in parts if name)
             raise InputError(f"the torch model has no layer {layer!r}; choose one of: {names}")
         return _Captured(module, parts[layer], before=False), f"the output of the layer {layer!r}"
-    linear = [part for part in calls if isinstance(part, nn.Linear)]
+    linear = [part for part in layers if isinstance(part, nn.Linear)]
     if not linear:
         raise InputError("the torch model has no linear layer to take the representation from: name a layer")
     words = f"the input of the last linear layer, {next(n for n, p in module.named_modules() if p is linear[-1])!r}"
@@ -148,6 +148,7 @@ Labels = tuple[Any, ...]
 Labelled = tuple[Labels, NDArray[np.int64]]
 """The classes, and the index of every row's label among them."""
 _MOST_CLASSES = 50
+"""More different labels than this are in practice measurements, and a classifier of them would hardly learn."""
 
 
 @dataclass(frozen=True)
@@ -196,18 +197,17 @@ class ExplainedModel:
 
 def black_box_proba(model: Any, encoder: Encoder) -> PredictProba:
     """Legal encoded rows to the probability of every class, by a model that takes tables."""
-    return partial(_predict_encoded, model, encoder)
+
+    def predict(x: Float[Tensor, "n D"]) -> Float[Tensor, "n K"]:
+        rows = x if len(x) else encoder.round(x.new_zeros(1, encoder.width))  # to see how many classes there are
+        return torch.from_numpy(predict_proba(model, encoder.decode(rows))).to(x.device)[: len(x)]
+
+    return predict
 
 
 def table_proba(model: Any, encoder: Encoder) -> Callable[[pd.DataFrame], NDArray[np.float64]]:
     """Rows of a table, exactly as they are, to the probability of every class."""
-    return lambda frame: predict_proba(model, encoder.arranged(frame))
-
-
-def _predict_encoded(model: Any, encoder: Encoder, x: Float[Tensor, "n D"]) -> Float[Tensor, "n K"]:
-    if len(x) == 0:
-        return _predict_encoded(model, encoder, encoder.round(x.new_zeros(1, encoder.width)))[:0]
-    return torch.from_numpy(predict_proba(model, encoder.decode(x))).to(x.device)
+    return lambda frame: predict_proba(model, encoder.align(frame))
 
 
 def predict_proba(model: Any, frame: pd.DataFrame) -> NDArray[np.float64]:
@@ -310,7 +310,7 @@ def class_labels(model: Any, count: int, labels: Sequence[Any] | None) -> Labels
         return tuple(own)
     if labels is not None:
         raise InputError(
-            f"{qualified_name(model)} tells {count} classes apart, but the target column has {len(labels)}: "
+            f"{qualified_name(model)} has {count} classes, but the target column has {len(labels)}: "
             f"{', '.join(map(repr, labels))}"
         )
     return tuple(range(count))

@@ -1,4 +1,4 @@
-"""Anybody's encoder and decoder as a space to search in, and rows drawn from any generative model."""
+"""A user's encoder and decoder as a space to search in, and rows drawn from any generative model."""
 
 import copy
 from typing import Protocol, runtime_checkable
@@ -52,7 +52,7 @@ class Generator(nn.Module):
         zeta: float = DEFAULT_ZETA,
     ) -> None:
         super().__init__()
-        self.autoencoder = _checked(autoencoder, rows)
+        self.autoencoder = _check_autoencoder(autoencoder, rows)
         codes = self.encode(rows)
         self.latent = codes.shape[-1]
         centers = min(centers, len(torch.unique(codes, dim=0)))
@@ -81,7 +81,7 @@ class Generator(nn.Module):
         return Linearization(*jacobian(self.decode, z), *jacobian(self.precision, z), self.category)
 
 
-def _checked(autoencoder: Autoencoder, rows: Tensor) -> nn.Module:
+def _check_autoencoder(autoencoder: Autoencoder, rows: Tensor) -> nn.Module:
     if not isinstance(autoencoder, nn.Module) or not isinstance(autoencoder, Autoencoder):
         raise InputError(
             f"a generator is a torch module with methods encode(x) and decode(z); given {type(autoencoder).__name__}"
@@ -120,7 +120,7 @@ def draw(model: LatentModel, x: Float[Tensor, "n D"], count: int, *, seed: int) 
     codes, context = map_blocks(model.encode, x), context_for(model, x)
     generator = torch.Generator().manual_seed(seed)
     first, second = (torch.randint(len(x), (count,), generator=generator).to(x.device) for _ in range(2))
-    share = 0.5 * torch.rand(count, 1, generator=generator).to(x)
+    weight = 0.5 * torch.rand(count, 1, generator=generator).to(x)
     noise = 0.1 * torch.randn(count, codes.shape[-1], generator=generator).to(x) * codes.std(0)
-    drawn = torch.lerp(codes[first], codes[second], share) + noise
+    drawn = torch.lerp(codes[first], codes[second], weight) + noise
     return map_blocks(model.decode, drawn, None if context is None else context[first])

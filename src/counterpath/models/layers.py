@@ -8,6 +8,8 @@ from typing import TypeVar
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_linear_bn_eval
+from torch.optim.swa_utils import update_bn
 
 from counterpath.geometry.linearize import push
 from counterpath.utils.errors import InputError
@@ -79,34 +81,17 @@ def fold(module: M) -> M:
         for index in reversed(range(len(part) - 1)):
             linear, norm = part[index], part[index + 1]
             if isinstance(linear, nn.Linear) and isinstance(norm, nn.BatchNorm1d):
-                _fold_into(linear, norm)
+                if norm.running_mean is None:
+                    raise InputError("a BatchNorm layer without running statistics cannot be folded")
+                part[index] = fuse_linear_bn_eval(linear, norm)
                 del part[index + 1]
     return folded.requires_grad_(False)
 
 
-@torch.no_grad()
-def settle(module: nn.Module, rows: Float[Tensor, "n D"]) -> None:
+def update_batch_norm(module: nn.Module, rows: Float[Tensor, "n D"]) -> None:
     """Set the statistics of every BatchNorm layer to those of all rows, and leave the module in evaluation mode.
 
     In training they trail behind weights that move, by ten batches or so; on small tables that costs accuracy.
     """
-    norms = [part for part in module.modules() if isinstance(part, nn.BatchNorm1d)]
-    momenta = [norm.momentum for norm in norms]
-    for norm in norms:
-        norm.reset_running_stats()
-        norm.momentum = None  # the plain mean over what is seen from now on
-    module.train()
-    module(rows)
+    update_bn([rows], module)
     module.eval()
-    for norm, momentum in zip(norms, momenta, strict=True):
-        norm.momentum = momentum
-
-
-@torch.no_grad()
-def _fold_into(linear: nn.Linear, norm: nn.BatchNorm1d) -> None:
-    if norm.running_mean is None or norm.running_var is None:
-        raise InputError("a BatchNorm layer without running statistics cannot be folded")
-    scale = torch.rsqrt(norm.running_var + norm.eps) * norm.weight
-    bias = torch.zeros_like(norm.bias) if linear.bias is None else linear.bias
-    linear.bias = nn.Parameter((bias - norm.running_mean) * scale + norm.bias)
-    linear.weight = nn.Parameter(linear.weight * scale[:, None])

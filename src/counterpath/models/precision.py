@@ -13,10 +13,10 @@ from counterpath.geometry.linearize import jacobian, push
 from counterpath.utils.errors import InputError, NotFittedError
 
 DEFAULT_ZETA = 1e-6
-"""The floor ζ of the precision: off the data σ rises to ζ^(−1/2) = 1000."""
+"""The floor ζ of the precision: off the data σ rises to ζ^(−1/2) = 1000, far above the range of any feature."""
 
 _SMALLEST_RADIUS = 0.25
-"""A centre's own radius is at least this share of the median radius (a cluster of one point has radius 0)."""
+"""A centre's own radius is at least this share of the median radius: a cluster of one point has radius 0, so λ = ∞."""
 
 
 class RBFPrecision(nn.Module):
@@ -56,13 +56,13 @@ class RBFPrecision(nn.Module):
     ) -> None:
         super().__init__()
         self.zeta, self.inputs, self.row_width = zeta, inputs, row_width
-        self._placed = False
+        self._fitted = False
         self.log_weight = nn.Parameter(torch.full((outputs, 1 if tied else centers), torch.nan))
         self.register_buffer("centers", torch.full((centers, inputs + row_width), torch.nan))
         self.register_buffer("bandwidth", torch.full((centers,), torch.nan))
 
     @torch.no_grad()
-    def place(
+    def fit_centers(
         self,
         codes: Float[Tensor, "n i"],
         spread: Float[Tensor, "o"],
@@ -72,13 +72,13 @@ class RBFPrecision(nn.Module):
         rows: Float[Tensor, "n D"] | None = None,
         seed: int = 0,
     ) -> None:
-        """Put the centres on the data, choose λ, and begin with W such that σ on the data is `spread`.
+        """Put the centres on the data by k-means, choose λ, and begin with W such that σ on the data is `spread`.
 
         Args:
             codes: Where the training data lie; with their context, for a conditioned network.
             spread: Standard deviation of what the mean gets wrong there.
             bandwidth: A number is the paper's λ. "auto" is λ = 1/(2r²), where r is the median over the centres of the
-                root mean squared distance between a centre and its own codes: the bumps of neighbouring centres then
+                root mean squared distance between a centre and its own codes: the basis functions of neighbours then
                 overlap on the data and end where the data do, whatever the scale of the codes.
             per_center: With "auto", give every centre the λ of its own radius, bounded from below by a quarter of the
                 median radius, so that a cluster of a single point does no harm.
@@ -105,15 +105,15 @@ class RBFPrecision(nn.Module):
             raise InputError(f"bandwidth must be a positive number or 'auto'; given {bandwidth!r}")
         else:
             self.bandwidth.fill_(float(bandwidth))
-        activity = self._bumps(codes).sum(-1).mean()
+        activity = self._basis(codes).sum(-1).mean()
         self.log_weight.copy_((-(spread.square().clamp_min(1e-8) * activity).log())[:, None].expand_as(self.log_weight))
-        self._placed = True
+        self._fitted = True
 
     def forward(self, z: Float[Tensor, "n i"]) -> Float[Tensor, "n o"]:
         """σ(z)."""
-        self._insist_fitted()
+        self._check_fitted()
         if self.tied and not (torch.is_grad_enabled() and (z.requires_grad or self.log_weight.requires_grad)):
-            return self.rise(z)[0]
+            return self.rank_one(z)[0]
         return torch.rsqrt(self.precision(z))
 
     @property
@@ -121,14 +121,16 @@ class RBFPrecision(nn.Module):
         """Whether all centres share one weight a feature."""
         return self.log_weight.shape[-1] == 1
 
-    def rise(self, z: Float[Tensor, "n i"]) -> tuple[Float[Tensor, "n o"], Float[Tensor, "n o"], Float[Tensor, "n d"]]:
+    def rank_one(
+        self, z: Float[Tensor, "n i"]
+    ) -> tuple[Float[Tensor, "n o"], Float[Tensor, "n o"], Float[Tensor, "n d"]]:
         """σ, and v and g with ∂σ/∂z = vgᵀ: where the weights are tied, all features get uncertain together."""
-        self._insist_fitted()
-        mass, along = self._density(z)
+        self._check_fitted()
+        mass, slope = self._density(z)
         weight = self.log_weight[:, 0].exp()
         precision = mass[:, None] * weight + self.zeta
         std = torch.rsqrt(precision)
-        return std, weight * std / precision, along
+        return std, weight * std / precision, slope
 
     def linearize(
         self, z: Float[Tensor, "n i"], tangents: Float[Tensor, "d #n i"]
@@ -136,66 +138,66 @@ class RBFPrecision(nn.Module):
         """σ, its Jacobian along tangents, and v and g with that Jacobian vgᵀ where the weights are tied."""
         if not self.tied:
             return *jacobian(self, z, tangents), None
-        std, rise, along = self.rise(z)
-        along = (tangents[..., : self.inputs] * along).sum(-1).T  # the context stays
-        return std, rise[..., None] * along[:, None, :], (rise, along)
+        std, v, g = self.rank_one(z)
+        g = (tangents[..., : self.inputs] * g).sum(-1).T  # the context stays
+        return std, v[..., None] * g[:, None, :], (v, g)
 
     def precision(self, z: Float[Tensor, "n i"]) -> Float[Tensor, "n o"]:
         """γ(z)."""
-        return F.linear(self._bumps(z), self._weight()) + self.zeta
+        return F.linear(self._basis(z), self._weight()) + self.zeta
 
     def _weight(self) -> Tensor:
         return self.log_weight.exp().expand(-1, len(self.centers))
 
-    def _bumps(self, z: Tensor) -> Tensor:
+    def _basis(self, z: Tensor) -> Tensor:
         # Differences first: the expanded form loses the digits that matter close to a centre.
-        away = z[..., : self.inputs, None] - self.centers[:, : self.inputs].T
-        squared = away.square().sum(-2)
-        return torch.exp(-self.bandwidth * (squared + self._apart(z) if self.row_width else squared))
+        difference = z[..., : self.inputs, None] - self.centers[:, : self.inputs].T
+        squared = difference.square().sum(-2)
+        return torch.exp(-self.bandwidth * (squared + self._context_distance(z) if self.row_width else squared))
 
     def _density(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Σφ and Σλφ(z − c), for bumps φ that all weigh the same."""
-        apart = self._apart(z) if self.row_width else None
+        """Σφ and Σλφ(z − c), for basis functions φ that all weigh the same."""
+        context = self._context_distance(z) if self.row_width else None
         codes, centers = z[:, : self.inputs], self.centers[:, : self.inputs]
         if kernels.usable(z) and z.dtype == torch.float32 and self.inputs <= kernels.MOST_AXES:
             from counterpath.geometry.kernels.density import density
 
-            return density(codes, centers, self.bandwidth, apart)
+            return density(codes, centers, self.bandwidth, context)
         # One axis at a time, and in place: what a block of rows makes of 500 centres then stays in the cache.
-        away = [code[:, None] - center for code, center in zip(codes.T, centers.T.contiguous(), strict=True)]
-        bumps = away[0].square() if apart is None else apart.addcmul_(away[0], away[0])
-        for each in away[1:]:
-            bumps.addcmul_(each, each)
-        bumps.mul_(-self.bandwidth).exp_()
-        pull = bumps * self.bandwidth
-        return bumps.sum(-1), torch.stack([torch.linalg.vecdot(pull, each) for each in away], -1)
+        axes = [code[:, None] - center for code, center in zip(codes.T, centers.T.contiguous(), strict=True)]
+        basis = axes[0].square() if context is None else context.addcmul_(axes[0], axes[0])
+        for axis in axes[1:]:
+            basis.addcmul_(axis, axis)
+        basis.mul_(-self.bandwidth).exp_()
+        scaled = basis * self.bandwidth
+        return basis.sum(-1), torch.stack([torch.linalg.vecdot(scaled, axis) for axis in axes], -1)
 
-    def _apart(self, z: Tensor) -> Tensor:
+    def _context_distance(self, z: Tensor) -> Tensor:
         """‖m∘(x − x_k)‖² over the conditioned columns."""
         values, mask = z[..., self.inputs :].chunk(2, dim=-1)
         rows = self.centers[:, self.inputs :]
-        apart = values.square().sum(-1, keepdim=True) - 2 * values @ rows.T + mask @ rows.T.square()
-        return apart.clamp_min(0)
+        squared = values.square().sum(-1, keepdim=True) - 2 * values @ rows.T + mask @ rows.T.square()
+        return squared.clamp_min(0)
 
-    def _insist_fitted(self) -> None:
-        # Asked once: weights that were loaded show it by being numbers, and on a GPU every look costs a wait.
-        self._placed = self._placed or not bool(torch.isnan(self.bandwidth[0]))
-        if not self._placed:
-            raise NotFittedError("the decoder's uncertainty has not been fitted: call fit_vae, or `place` and train it")
+    def _check_fitted(self) -> None:
+        # Looked up once: weights that were loaded show it by being numbers, and on a GPU every look costs a wait.
+        self._fitted = self._fitted or not bool(torch.isnan(self.bandwidth[0]))
+        if not self._fitted:
+            raise NotFittedError("the decoder's uncertainty has not been fitted: call fit_vae, or `fit_centers`")
 
 
 @push.register(RBFPrecision)
 def _(layer: RBFPrecision, value: Tensor, tangents: Tensor) -> tuple[Tensor, Tensor]:
-    # With φ the bumps and weights W:  γ = Wφ + ζ,  ∂γ = −2 W λφ(z − c)ᵀż,  ∂σ = −½ γ^(−3/2) ∂γ
-    layer._insist_fitted()
+    # With basis functions φ and weights W:  γ = Wφ + ζ,  ∂γ = −2 W λφ(z − c)ᵀż,  ∂σ = −½ γ^(−3/2) ∂γ
+    layer._check_fitted()
     weight, moving = layer.log_weight.exp(), tangents[..., : layer.inputs]  # the context stays
     if layer.tied:
-        std, rise, along = layer.rise(value)
-        return std, (moving * along).sum(-1)[..., None] * rise
-    bumps = layer._bumps(value)
-    precision = F.linear(bumps, weight) + layer.zeta
-    toward = value[:, None, : layer.inputs] - layer.centers[:, : layer.inputs]
-    slopes = torch.einsum("ok,nki->noi", weight, (bumps * layer.bandwidth)[:, :, None] * toward)
+        std, v, g = layer.rank_one(value)
+        return std, (moving * g).sum(-1)[..., None] * v
+    basis = layer._basis(value)
+    precision = F.linear(basis, weight) + layer.zeta
+    difference = value[:, None, : layer.inputs] - layer.centers[:, : layer.inputs]
+    slopes = torch.einsum("ok,nki->noi", weight, (basis * layer.bandwidth)[:, :, None] * difference)
     std = torch.rsqrt(precision)
     return std, torch.einsum("noi,dni->dno", slopes, moving.expand(-1, len(value), -1)) * (std / precision)
 

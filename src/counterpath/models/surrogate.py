@@ -9,11 +9,12 @@ from torch import Tensor
 from counterpath.models.classifier import Classifier, blockwise_proba, fit_classifier
 from counterpath.models.training import Run
 
-WIDTH = 48
-STEPS = 2500
-BATCH_SIZE = 512
-_REPEATS = 4
-_APART = 0.1
+WIDTH = 48  # twice that of our own classifier: what it imitates may be far from smooth
+STEPS = 2500  # of the optimiser, whatever the number of rows: more agree better, and each fit takes longer
+BATCH_SIZE = 512  # as for the VAE; a quarter of the rows where there are few, so that an epoch has several steps
+_REPEATS = 4  # so that a few disagreements among thousands of rows weigh in the loss, without outweighing the rest
+_OFF = 0.1
+"""A probability that is wrong by this much can hide a decision from a search, which stops at a confidence."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def disagreements(surrogate: Classifier, data: SurrogateData) -> SurrogateData:
     They are few beside all that it learns from, and they are where searches go.
     """
     predicted = blockwise_proba(surrogate)(data.x)
-    wrong = (predicted - data.probabilities).abs().amax(-1) > _APART
+    wrong = (predicted - data.probabilities).abs().amax(-1) > _OFF
     wrong |= predicted.argmax(-1) != data.probabilities.argmax(-1)
     return SurrogateData(data.x[wrong].repeat(_REPEATS, 1), data.probabilities[wrong].repeat(_REPEATS, 1))
 

@@ -1,7 +1,7 @@
 """The only training loop.
 
 Every model is trained by `train`: it shuffles, batches, steps, reports progress, fails early and loudly when the loss
-is no number, and writes checkpoints from which a killed run goes on to bit-identical weights (on a CPU).
+is not finite, and writes checkpoints from which a killed run goes on to bit-identical weights (on a CPU).
 """
 
 import hashlib
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import safetensors
 import torch
@@ -27,13 +28,6 @@ Loss = Callable[[tuple[Tensor, ...], torch.Generator], Tensor]
 MakeOptimizer = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
 
 _FORMAT = "counterpath-checkpoint-1"
-
-
-@dataclass(frozen=True)
-class History:
-    """The mean loss of every epoch."""
-
-    losses: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -64,7 +58,7 @@ def train(
     optimizer: MakeOptimizer,
     run: Run,
     identity: Sequence[Tensor] | None = None,
-) -> History:
+) -> list[float]:
     """Minimise the mean of `loss` over mini-batches, and leave `module` in evaluation mode.
 
     Batches all have one size; what is left over at the end of an epoch is dropped, and differs from epoch to epoch.
@@ -78,45 +72,47 @@ def train(
         batch_size: Rows in a batch; at most all rows.
         optimizer: Makes the optimiser from the parameters, for instance `partial(torch.optim.Adam, lr=1e-3)`.
         run: Seed, checkpoint and progress.
-        identity: What tells this run from any other when it goes on from a checkpoint; by default the data and the
-            initial weights. Give the raw data where those were computed from them, by arithmetic that another number
-            of threads would round differently.
+        identity: What distinguishes this run from any other when it goes on from a checkpoint; by default the data and
+            the initial weights. Give the raw data where those were computed from them, by arithmetic that another
+            number of threads would round differently.
+
+    Returns:
+        The mean loss of every epoch.
 
     Raises:
         InputError: If the data are empty or not finite.
         TrainingError: If the loss stops being finite.
         CheckpointError: If the checkpoint is damaged or of another run.
     """
-    insist_finite(name, *tensors)
+    check_finite(name, *tensors)
     device = tensors[0].device
     generator = torch.Generator(device).manual_seed(run.seed)
-    steps = optimizer(p for p in module.parameters() if p.requires_grad)
-    for group in steps.param_groups:
+    optim = optimizer(p for p in module.parameters() if p.requires_grad)
+    for group in optim.param_groups:
         group["capturable"] = device.type == "cuda"
     batch_size = min(batch_size, len(tensors[0]))
-    path = None if run.checkpoint is None else run.checkpoint / f"{name.replace(' ', '-')}.safetensors"
-    known = (*tensors, *module.state_dict().values()) if identity is None else identity
-    fingerprint = _fingerprint(name, known, epochs, batch_size, steps, run.seed) if path else ""
-    losses: list[float] = []
-    if path is not None:
-        remove_leftovers(path)
-    if path is not None and path.exists():
-        losses = _restore(path, fingerprint, module, steps, generator)
+    checkpoint, losses = None, []
+    if run.checkpoint is not None:
+        path = run.checkpoint / f"{name.replace(' ', '-')}.safetensors"
+        known = (*tensors, *module.state_dict().values()) if identity is None else identity
+        fingerprint = _fingerprint([name, epochs, batch_size, run.seed], optim, known)
+        checkpoint = _Checkpoint(path, fingerprint, module, optim, generator)
+        losses = checkpoint.restore()
     module.train()
-    batches = _Batches(loss, tensors, batch_size, steps, generator)
+    batches = _Batches(loss, tensors, batch_size, optim, generator)
     written = time.monotonic()
     with track(f"training {name}", epochs, shown=run.progress) as advance:
         advance(len(losses))
         while len(losses) < epochs:
             losses.append(batches.epoch())
-            _insist_number(name, losses, steps)
+            _check_loss(name, losses, optim)
             due = time.monotonic() - written >= run.seconds_between or len(losses) == epochs
-            if path is not None and due:
-                _save(path, fingerprint, module, steps, generator, losses)
+            if checkpoint is not None and due:
+                checkpoint.save(losses)
                 written = time.monotonic()
             advance(note=f"loss {losses[-1]:.4g}")
     module.eval()
-    return History(tuple(losses))
+    return losses
 
 
 @contextmanager
@@ -127,7 +123,7 @@ def seeded(seed: int) -> Iterator[None]:
         yield
 
 
-def insist_finite(name: str, *tensors: Tensor) -> None:
+def check_finite(name: str, *tensors: Tensor) -> None:
     """Raise an error that names the first row and column that is not a finite number."""
     if len({len(tensor) for tensor in tensors}) != 1:
         raise InputError(f"{name}: the tensors differ in rows: {[len(tensor) for tensor in tensors]}")
@@ -176,7 +172,7 @@ class _Batches:
         self.total += value.detach()
 
 
-def _insist_number(name: str, losses: list[float], optimizer: torch.optim.Optimizer) -> None:
+def _check_loss(name: str, losses: list[float], optimizer: torch.optim.Optimizer) -> None:
     if not math.isfinite(losses[-1]):
         rate = optimizer.param_groups[0]["lr"]
         before = f"; it was {losses[-2]:.4g} in the epoch before" if len(losses) > 1 else ""
@@ -186,64 +182,66 @@ def _insist_number(name: str, losses: list[float], optimizer: torch.optim.Optimi
         )
 
 
-def _fingerprint(
-    name: str,
-    identity: Sequence[Tensor],
-    epochs: int,
-    batch_size: int,
-    optimizer: torch.optim.Optimizer,
-    seed: int,
-) -> str:
-    """What makes two runs the same run: the data, the optimiser's settings and the seed."""
+def _fingerprint(settings: list[Any], optimizer: torch.optim.Optimizer, identity: Sequence[Tensor]) -> str:
+    """What makes two runs the same run: their settings, those of the optimiser, and the data."""
     digest = hashlib.sha256()
-    settings = {key: repr(value) for key, value in optimizer.defaults.items()}
-    digest.update(json.dumps([name, epochs, batch_size, seed, type(optimizer).__name__, settings]).encode())
+    defaults = {key: repr(value) for key, value in optimizer.defaults.items()}
+    digest.update(json.dumps([*settings, type(optimizer).__name__, defaults]).encode())
     for tensor in identity:
         digest.update(str((tuple(tensor.shape), tensor.dtype)).encode())
         digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()
 
 
-def _save(
-    path: Path,
-    fingerprint: str,
-    module: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    generator: torch.Generator,
-    losses: list[float],
-) -> None:
-    tensors = {f"weights.{key}": value for key, value in module.state_dict().items()}
-    tensors["random"] = generator.get_state()
-    for index, state in optimizer.state_dict()["state"].items():
-        tensors |= {f"optimizer.{index}.{key}": torch.as_tensor(value) for key, value in state.items()}
-    header = {"format": _FORMAT, "fingerprint": fingerprint, "losses": json.dumps(losses)}
-    with atomic(path) as temporary:
-        save_file({key: value.detach().contiguous() for key, value in tensors.items()}, temporary, metadata=header)
+@dataclass(frozen=True)
+class _Checkpoint:
+    """A file from which a run goes on: weights, optimiser, random state and the losses so far."""
 
+    path: Path
+    fingerprint: str
+    module: nn.Module
+    optimizer: torch.optim.Optimizer
+    generator: torch.Generator
 
-def _restore(
-    path: Path, fingerprint: str, module: nn.Module, optimizer: torch.optim.Optimizer, generator: torch.Generator
-) -> list[float]:
-    """Put weights, optimiser and random state back as they were, and return the losses so far."""
-    try:
-        with safetensors.safe_open(path, framework="pt") as file:
-            header = file.metadata() or {}
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-    except (safetensors.SafetensorError, OSError) as error:
-        raise CheckpointError(f"the checkpoint {path} is damaged ({error}): delete it to train again") from error
-    if header.get("format") != _FORMAT or header.get("fingerprint") != fingerprint:
-        raise CheckpointError(
-            f"the checkpoint {path} belongs to another run (other data, settings, seed or version): "
-            "delete it, or use another folder"
-        )
-    weights = {key.removeprefix("weights."): value for key, value in tensors.items() if key.startswith("weights.")}
-    module.load_state_dict(weights)
-    state: dict[int, dict[str, Tensor]] = {}
-    for key, value in tensors.items():
-        if key.startswith("optimizer."):
-            _, index, entry = key.split(".")
-            state.setdefault(int(index), {})[entry] = value
-    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
-    generator.set_state(tensors["random"].cpu())
-    losses: list[float] = json.loads(header["losses"])
-    return losses
+    def save(self, losses: list[float]) -> None:
+        """Write the file, whole or not at all."""
+        tensors = {f"weights.{key}": value for key, value in self.module.state_dict().items()}
+        tensors["random"] = self.generator.get_state()
+        for index, state in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{index}.{key}": torch.as_tensor(value) for key, value in state.items()}
+        header = {"format": _FORMAT, "fingerprint": self.fingerprint, "losses": json.dumps(losses)}
+        with atomic(self.path) as temporary:
+            save_file({key: value.detach().contiguous() for key, value in tensors.items()}, temporary, metadata=header)
+
+    def restore(self) -> list[float]:
+        """Put everything back as it was, and return the losses so far; none if there is no file yet."""
+        remove_leftovers(self.path)
+        if not self.path.exists():
+            return []
+        try:
+            with safetensors.safe_open(self.path, framework="pt") as file:
+                header = file.metadata() or {}
+                tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+        except (safetensors.SafetensorError, OSError) as error:
+            raise CheckpointError(
+                f"the checkpoint {self.path} is damaged ({error}): delete it to train again"
+            ) from error
+        if header.get("format") != _FORMAT or header.get("fingerprint") != self.fingerprint:
+            raise CheckpointError(
+                f"the checkpoint {self.path} belongs to another run (other data, settings, seed or version): "
+                "delete it, or use another folder"
+            )
+        state: dict[int, dict[str, Tensor]] = {}
+        weights: dict[str, Tensor] = {}
+        for key, value in tensors.items():
+            kind, _, entry = key.partition(".")
+            if kind == "weights":
+                weights[entry] = value
+            elif kind == "optimizer":
+                index, _, entry = entry.partition(".")
+                state.setdefault(int(index), {})[entry] = value
+        self.module.load_state_dict(weights)
+        self.optimizer.load_state_dict({"state": state, "param_groups": self.optimizer.state_dict()["param_groups"]})
+        self.generator.set_state(tensors["random"].cpu())
+        losses: list[float] = json.loads(header["losses"])
+        return losses

@@ -1,4 +1,4 @@
-"""A variational autoencoder whose decoder knows where it has seen data."""
+"""A variational autoencoder whose decoder is uncertain where it has not seen data."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from counterpath.models.latent import (
 )
 from counterpath.models.layers import TableOutput, mlp
 from counterpath.models.precision import DEFAULT_ZETA, RBFPrecision
-from counterpath.models.training import Run, insist_finite, seeded, train
+from counterpath.models.training import Run, check_finite, seeded, train
 from counterpath.utils.blocks import map_blocks
 from counterpath.utils.errors import InputError, choose
 
@@ -108,25 +108,25 @@ class VAE(nn.Module):
 
     def decode(self, z: Float[Tensor, "n d"], context: Float[Tensor, "n c"] | None = None) -> Float[Tensor, "n D"]:
         """μ(z), with the conditioned columns copied."""
-        mean = self.decoder(concat_context(z, self._checked(context)))
+        mean = self.decoder(concat_context(z, self._check(context)))
         return mean if context is None else copy_conditioned(mean, context)
 
     def uncertainty(self, z: Float[Tensor, "n d"], context: Float[Tensor, "n c"] | None = None) -> Float[Tensor, "n D"]:
         """σ(z), given the context."""
-        return self.precision(concat_context(z, self._checked(context)))  # type: ignore[no-any-return]
+        return self.precision(concat_context(z, self._check(context)))  # type: ignore[no-any-return]
 
     def linearize(self, z: Float[Tensor, "n d"], context: Float[Tensor, "n c"] | None = None) -> Linearization:
         """μ(z) and σ(z) with their Jacobians by z; conditioned columns do not move."""
-        point = concat_context(z, self._checked(context))
+        point = concat_context(z, self._check(context))
         tangents = axes(point, self.latent)
         mean, mean_jac = jacobian(self.decoder, point, tangents)
-        std, std_jac, rise = self.precision.linearize(point, tangents)
+        std, std_jac, rank_one = self.precision.linearize(point, tangents)
         if context is not None:
             mean = copy_conditioned(mean, context)
             mean_jac = torch.where(split_context(context)[1][..., None], 0, mean_jac)
-        return Linearization(mean, mean_jac, std, std_jac, self.category, rise)
+        return Linearization(mean, mean_jac, std, std_jac, self.category, rank_one)
 
-    def _checked(self, context: Tensor | None) -> Tensor | None:
+    def _check(self, context: Tensor | None) -> Tensor | None:
         if self.conditional != (context is not None):
             kind = "conditional: give it the context that `context` makes" if self.conditional else "not conditional"
             raise InputError(f"this VAE is {kind}; its context is {'missing' if context is None else 'too much'}")
@@ -159,7 +159,7 @@ class VAETraining:
         std_learning_rate: Adam's, for the RBF network.
         beta: Weight of the Kullback–Leibler term beside the squared error, which is summed over the features.
         category_weight: Weight of a category's cross entropy beside the squared error of numbers.
-        bandwidth: λ of the RBF network, or "auto" (see `RBFPrecision.place`).
+        bandwidth: λ of the RBF network, or "auto" (see `RBFPrecision.fit_centers`).
         per_center: With "auto", one λ a centre.
         noise: Standard deviation of noise that the rows are taken to carry, added to what the mean gets wrong when the
             uncertainty is fitted. Rounded and binary features can be reconstructed to a thousandth of their range; σ
@@ -202,7 +202,7 @@ def fit_vae(
         Detlefsen, Jørgensen and Hauberg, "Reliable training and estimation of variance networks", NeurIPS 2019.
     """
     run = run or Run()
-    insist_finite("VAE", x)
+    check_finite("VAE", x)
     if len(x) < centers:
         raise InputError(f"{centers} RBF centres need at least as many rows; given {len(x)}: use fewer centres")
     with seeded(run.seed):
@@ -236,23 +236,14 @@ def _fit_mean(vae: VAE, x: Tensor, draw_context: DrawContext | None, training: V
         (x,) = batch
         context = None if draw_context is None else draw_context(x, generator)
         mean, std = vae.posterior(x)
-        decoded = vae.decoder(concat_context(_sample(mean, std, generator), context))
-        decoded = decoded if context is None else copy_conditioned(decoded, context)
+        decoded = vae.decode(_sample(mean, std, generator), context)
         error = _error(decoded, x, vae.category, training.category_weight)
         divergence = 0.5 * (mean.square() + std.square() - 1 - 2 * std.log()).sum(-1)
         return (error + training.beta * divergence).mean()
 
     adam = partial(torch.optim.Adam, lr=training.learning_rate)
-    train(
-        "vae mean",
-        vae,
-        loss,
-        (x,),
-        epochs=training.mean_epochs,
-        batch_size=training.batch_size,
-        optimizer=adam,
-        run=run,
-    )
+    epochs, batch_size = training.mean_epochs, training.batch_size
+    train("vae mean", vae, loss, (x,), epochs=epochs, batch_size=batch_size, optimizer=adam, run=run)
 
 
 def _error(decoded: Tensor, x: Tensor, category: Tensor | None, weight: float) -> Float[Tensor, "n"]:
@@ -260,12 +251,12 @@ def _error(decoded: Tensor, x: Tensor, category: Tensor | None, weight: float) -
     squared = (decoded - x).square()
     if category is None:
         return squared.sum(-1)
-    surprise = -x * decoded.clamp_min(1e-7).log()
-    return torch.where(category, weight * surprise, squared).sum(-1)
+    cross_entropy = -x * decoded.clamp_min(1e-7).log()
+    return torch.where(category, weight * cross_entropy, squared).sum(-1)
 
 
 @runtime_checkable
-class Uncertain(Protocol):
+class UncertainModel(Protocol):
     """A generative model whose uncertainty `precision` can be fitted."""
 
     precision: RBFPrecision
@@ -280,7 +271,7 @@ class Uncertain(Protocol):
 
 
 def fit_uncertainty(
-    vae: Uncertain,
+    vae: UncertainModel,
     x: Float[Tensor, "n D"],
     *,
     draw_context: DrawContext | None = None,
@@ -298,7 +289,7 @@ def fit_uncertainty(
         mean = map_blocks(lambda rows: vae.posterior(rows)[0], x)
         std = map_blocks(lambda rows: vae.posterior(rows)[1], x)
         error = map_blocks(vae.decode, mean, context) - x
-    vae.precision.place(
+    vae.precision.fit_centers(
         concat_context(mean, context),
         (error.square().mean(0) + training.noise**2).sqrt(),
         bandwidth=training.bandwidth,

@@ -13,7 +13,7 @@ import pandas as pd
 
 from counterpath.data.constraints import Constraints
 from counterpath.data.schema import Number
-from counterpath.data.tables import alike, restore, to_pandas
+from counterpath.data.tables import cast_if_lossless, restore, to_pandas
 from counterpath.explainer.explainer import Explainer
 from counterpath.explanation import Explanation, plan_index
 from counterpath.explanation.tables import PATH_BACK, PATH_FRONT, feature_columns
@@ -45,14 +45,14 @@ def checked(explainer: Explainer, rows: pd.DataFrame, asked: Asked) -> pd.DataFr
     )
     known = filled[encoder.known(filled).to_numpy()]
     constraints.bounds(encoder, known, encoder.encode(known))
-    return encoder.arranged(to_pandas(rows))
+    return encoder.align(to_pandas(rows))
 
 
 def checked_rows(explainer: Explainer, rows: pd.DataFrame) -> pd.DataFrame:
     """The same for rows about which nothing is asked but what the model predicts: it must know all their categories."""
     filled, _ = prepare_rows(rows, explainer.schema_, explainer.target_, explainer.imputer_)
     explainer.encoder_.encode(filled)
-    return explainer.encoder_.arranged(to_pandas(rows))
+    return explainer.encoder_.align(to_pandas(rows))
 
 
 def alike_key(rows: pd.DataFrame) -> Hashable:
@@ -93,7 +93,7 @@ def part_of(
 
 def _narrowed(frame: pd.DataFrame, kinds: dict[str, Any]) -> dict[str, pd.Series]:
     """Columns that hold somebody else's fractions no longer."""
-    columns = {name: alike(frame[name], kind) for name, kind in kinds.items() if frame[name].dtype != kind}
+    columns = {name: cast_if_lossless(frame[name], kind) for name, kind in kinds.items() if frame[name].dtype != kind}
     return {name: column for name, column in columns.items() if column.dtype != frame[name].dtype}
 
 

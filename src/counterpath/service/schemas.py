@@ -519,7 +519,7 @@ def _directions(features: Iterable[Feature]) -> dict[str, Any]:
 
 
 def _range(feature: Feature) -> Any:
-    if not constraints.paired(feature):
+    if not constraints.is_interval(feature):
         return Annotated[_list(one_of(list(feature.categories))), Field(min_length=1)]
     end = one_of([*feature.categories, None]) if feature.categories else float | None
     return Annotated[_list(end), Field(min_length=2, max_length=2)]

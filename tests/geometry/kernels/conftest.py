@@ -18,7 +18,7 @@ def device() -> torch.device:
         pytest.skip("kernels are written in Triton, and it is not installed: pip install triton")
     # Triton reads the source of its kernels, which the checker of shapes would have rewritten.
     finders, sys.meta_path[:] = sys.meta_path[:], [f for f in sys.meta_path if "jaxtyping" not in type(f).__module__]
-    for name in ("rounding", "tangents", "density", "small"):
+    for name in ("density", "tangents", "small"):
         importlib.import_module(f"counterpath.geometry.kernels.{name}")
     sys.meta_path[:] = finders
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")

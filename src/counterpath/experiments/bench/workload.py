@@ -15,7 +15,7 @@ from counterpath.data.datasets import load
 from counterpath.experiments.study import PRESETS, SETTINGS, encoded, fit_models, rejected
 from counterpath.geometry.metric import DAMPING
 from counterpath.models.classifier import Classifier
-from counterpath.models.layers import settle
+from counterpath.models.layers import update_batch_norm
 from counterpath.models.training import Run, seeded
 from counterpath.models.vae import VAE
 from counterpath.search.problem import SearchModels
@@ -102,8 +102,8 @@ def random_workload(sizes: Sizes, seed: int, device: torch.device, *, damping: f
         classifier = Classifier(sizes.features, sizes.width)
         vae = VAE(sizes.features, sizes.latent, hidden=sizes.hidden, centers=sizes.centers)
         seen = rows[: _SETTLED_ON * sizes.centers]
-        settle(classifier, seen)
-        settle(vae.encoder, seen)
+        update_batch_norm(classifier, seen)
+        update_batch_norm(vae.encoder, seen)
         with torch.no_grad():
             codes = vae.encode(seen)
             # Codes of spread 1, as a trained encoder has them.
@@ -112,9 +112,9 @@ def random_workload(sizes: Sizes, seed: int, device: torch.device, *, damping: f
             last.weight[: sizes.latent] /= codes.std(0)[:, None]
             last.bias[: sizes.latent] /= codes.std(0)
             codes = vae.encode(seen)
-            settle(vae.decoder, codes)
+            update_batch_norm(vae.decoder, codes)
             spread = (vae.decode(codes) - seen).square().mean(0).sqrt()
-        vae.precision.place(codes, spread, seed=seed)
+        vae.precision.fit_centers(codes, spread, seed=seed)
     parts = SearchModels(
         classifier.eval().requires_grad_(False).to(device), vae.eval().requires_grad_(False).to(device)
     )

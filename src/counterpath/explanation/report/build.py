@@ -439,7 +439,7 @@ def _constraints(feature: Feature, request: Mapping[str, Any]) -> list[str]:
     return [
         *(["locked"] if feature.name in request.get("lock", ()) else []),
         *([_DIRECTIONS[direction]] if direction else []),
-        *([constraints.told(feature, tuple(span))] if span else []),
+        *([constraints.describe_range(feature, tuple(span))] if span else []),
     ]
 
 

@@ -1,7 +1,7 @@
 """Kernels for GPUs, written in Triton: the same numbers as the plain functions that call them, in fewer passes.
 
-A plain function asks `usable` and hands over. Everything works without: on a CPU, on a GPU without Triton, in float64,
-and where derivatives are taken, the plain function goes on by itself.
+A plain function checks `usable` and hands over. Everything works without: on a CPU, on a GPU without Triton, in
+float64, and where derivatives are taken, the plain function goes on by itself.
 """
 
 import importlib.util
@@ -16,7 +16,7 @@ WIDEST = 128
 """The most outputs of a network whose tangents a kernel can hold in registers."""
 
 MOST_AXES = 8
-"""The most latent axes that kernels for codes and metrics are made for."""
+"""The most latent axes of kernels for codes and metrics: a d × d matrix a thread must fit its registers."""
 
 
 def usable(*tensors: Tensor) -> bool:

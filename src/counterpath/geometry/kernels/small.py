@@ -87,10 +87,10 @@ def _solve(matrix, vector, solution, valid, rows, floor, SIZE: tl.constexpr, WID
         pivot = tl.where(pivot > 0, pivot, 1.0)
         pivots = tl.where(axis[None, :] == i, pivot[:, None], pivots)
         column = tl.sum(tl.where(axis[None, None, :] == i, a, 0.0), 2)
-        share = tl.where(axis[None, :] == i, 0.0, column / pivot[:, None])
+        ratio = tl.where(axis[None, :] == i, 0.0, column / pivot[:, None])
         right = tl.sum(tl.where(axis[None, :] == i, b, 0.0), 1)
-        a -= share[:, :, None] * line[:, None, :]
-        b -= share * right[:, None]
+        a -= ratio[:, :, None] * line[:, None, :]
+        b -= ratio * right[:, None]
     b /= pivots
     good = good & (tl.sum(tl.where(tl.abs(b) < float("inf"), 0, 1), 1) == 0)
     b = tl.where(good[:, None], b, 0.0)

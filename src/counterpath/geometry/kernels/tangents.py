@@ -20,10 +20,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from counterpath.geometry.kernels.rounding import nearest
+from counterpath.geometry.kernels.density import to_tf32
 
-_TILE = 128
+_TILE = 128  # weights are padded to whole tiles of the kernel below, so that it needs no masks
 _SHAPE = {"BM": 64, "BN": 128, "num_warps": 4, "num_stages": 3}
+"""The sums of a tile, and what is loaded ahead, must fit the registers and the shared memory of a multiprocessor."""
 
 
 def push(
@@ -105,7 +106,7 @@ def _prepare(
     weight,
     along,
     largest,
-    made,
+    out,
     lines,
     width,
     axes,
@@ -115,46 +116,46 @@ def _prepare(
     BLOCK: tl.constexpr,
 ):
     """Bⱼ for every axis and, last, W₂; scaled, split and with zeros up to whole tiles."""
-    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    offset = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     size = (axes + 1) * deep * across
-    column, line, axis = place % across, place // across % deep, place // across // deep
-    known = (place < size) & (column < width) & (line < lines)
+    column, line, axis = offset % across, offset // across % deep, offset // across // deep
+    known = (offset < size) & (column < width) & (line < lines)
     x = tl.load(weight + line * width + column, mask=known, other=0.0)
     x *= tl.load(along + axis * width + column, mask=known & (axis < axes), other=1.0)
     x *= tl.where(axis == axes, _scale(largest, True), _scale(largest, False))
     high = x.to(tl.float16)
-    tl.store(made + place, high, mask=place < size)
+    tl.store(out + offset, high, mask=offset < size)
     if EXACT:
-        tl.store(made + size + place, (x - high.to(tl.float32)).to(tl.float16), mask=place < size)
+        tl.store(out + size + offset, (x - high.to(tl.float32)).to(tl.float16), mask=offset < size)
 
 
 @triton.jit
-def _prepare_last(weight, made, outputs, hidden, wide, deep, EXACT: tl.constexpr, BLOCK: tl.constexpr):
+def _prepare_last(weight, out, outputs, hidden, wide, deep, EXACT: tl.constexpr, BLOCK: tl.constexpr):
     """W₃, split and with zeros up to whole tiles."""
-    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    column, line = place % deep, place // deep
+    offset = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    column, line = offset % deep, offset // deep
     x = tl.load(weight + line * hidden + column, mask=(line < outputs) & (column < hidden), other=0.0)
-    high = nearest(x)
-    tl.store(made + place, high, mask=line < wide)
+    high = to_tf32(x)
+    tl.store(out + offset, high, mask=line < wide)
     if EXACT:
-        tl.store(made + wide * deep + place, x - high, mask=line < wide)
+        tl.store(out + wide * deep + offset, x - high, mask=line < wide)
 
 
 @triton.jit
 def _activate(before, factors, rows, width, across, EXACT: tl.constexpr, BLOCK: tl.constexpr):
     """t = tanh(a) and 1 − t², scaled; and what their rounding leaves."""
     size = rows.to(tl.int64) * across
-    place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    row, column = place // across, place % across
-    inside = place < size
+    offset = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    row, column = offset // across, offset % across
+    inside = offset < size
     t = _tanh(tl.load(before + row * width + column, mask=inside & (column < width), other=0.0))
     t, s = t * 4096, (1 - t * t) * 4096
     t_high, s_high = t.to(tl.float16), s.to(tl.float16)
-    tl.store(factors + place, t_high, mask=inside)
-    tl.store(factors + size + place, s_high, mask=inside)
+    tl.store(factors + offset, t_high, mask=inside)
+    tl.store(factors + size + offset, s_high, mask=inside)
     if EXACT:
-        tl.store(factors + 2 * size + place, (t - t_high.to(tl.float32)).to(tl.float16), mask=inside)
-        tl.store(factors + 3 * size + place, (s - s_high.to(tl.float32)).to(tl.float16), mask=inside)
+        tl.store(factors + 2 * size + offset, (t - t_high.to(tl.float32)).to(tl.float16), mask=inside)
+        tl.store(factors + 3 * size + offset, (s - s_high.to(tl.float32)).to(tl.float16), mask=inside)
 
 
 @triton.jit
@@ -195,34 +196,34 @@ def _layers(
     shrink = 1 / (4096 * _scale(largest, VALUE))
     for start in range(0, hidden, BN):
         unit = start + tl.arange(0, BN)
-        made = tl.zeros((BM, BN), tl.float32)
-        place = second + line * hidden + unit[None, :]
-        place_c = last + output[None, :] * hidden + unit[:, None]
-        c = tl.load(place_c)
+        activation = tl.zeros((BM, BN), tl.float32)
+        pointer = second + line * hidden + unit[None, :]
+        pointer_c = last + output[None, :] * hidden + unit[:, None]
+        c = tl.load(pointer_c)
         if not VALUE:
-            t = tl.load(place, mask=inside, other=0.0)
+            t = tl.load(pointer, mask=inside, other=0.0)
         for begin in range(0, width, BK):
             inner = begin + tl.arange(0, BK)
-            place_a = factor + line * width + inner[None, :]
-            place_b = weight + unit[None, :] * width + inner[:, None]
-            a = tl.load(place_a, mask=inside, other=0.0)
-            b = tl.load(place_b)
+            pointer_a = factor + line * width + inner[None, :]
+            pointer_b = weight + unit[None, :] * width + inner[:, None]
+            a = tl.load(pointer_a, mask=inside, other=0.0)
+            b = tl.load(pointer_b)
             if EXACT:
-                a_low = tl.load(place_a + 2 * whole, mask=inside, other=0.0)
-                b_low = tl.load(place_b + low)
-                made = tl.dot(a_low, b, made)
-                made = tl.dot(a, b_low, made)
-            made = tl.dot(a, b, made)
-        made *= shrink
+                a_low = tl.load(pointer_a + 2 * whole, mask=inside, other=0.0)
+                b_low = tl.load(pointer_b + low)
+                activation = tl.dot(a_low, b, activation)
+                activation = tl.dot(a, b_low, activation)
+            activation = tl.dot(a, b, activation)
+        activation *= shrink
         if VALUE:
-            made = _tanh(made + tl.load(bias + unit, mask=unit < units, other=0.0)[None, :])
-            tl.store(place, made, mask=inside)
+            activation = _tanh(activation + tl.load(bias + unit, mask=unit < units, other=0.0)[None, :])
+            tl.store(pointer, activation, mask=inside)
         else:
-            made = made * (1 - t * t)
-        high = nearest(made)
+            activation = activation * (1 - t * t)
+        high = to_tf32(activation)
         if EXACT:
-            total = tl.dot(made - high, c, total, input_precision="tf32")
-            total = tl.dot(high, tl.load(place_c + WIDE * hidden), total, input_precision="tf32")
+            total = tl.dot(activation - high, c, total, input_precision="tf32")
+            total = tl.dot(high, tl.load(pointer_c + WIDE * hidden), total, input_precision="tf32")
         total = tl.dot(high, c, total, input_precision="tf32")
     if VALUE:
         total += tl.load(last_bias + output, mask=output < outputs, other=0.0)[None, :]

@@ -90,12 +90,12 @@ def test_only_categories_that_were_seen_are_known():
     assert fitted.seen[1] == ()
     assert fitted.seen[2] == (0, 2, 3)
     # B lies between A and C, which were seen; "medium" between "small" and "large".
-    people = TRAIN.assign(city=["B", "A", "Z", "L", "H"])
-    assert fitted.known(people).tolist() == [False, True, False, True, True]
+    rows = TRAIN.assign(city=["B", "A", "Z", "L", "H"])
+    assert fitted.known(rows).tolist() == [False, True, False, True, True]
     with pytest.raises(
         InputError, match=r"column 'city', row 0: 'B' is not a known category; known are: 'A', 'C', 'H', "
     ):
-        fitted.encode(people)
+        fitted.encode(rows)
     sizes = TRAIN["size"].to_list()
     with pytest.raises(
         InputError, match=r"row 4: 'medium' is not a known category; known are: 'small', 'large', 'huge'"
@@ -204,11 +204,11 @@ def test_numbers_survive_whatever_their_offset_scale_transform_and_dtype(
 
 @settings(max_examples=100, deadline=None)
 @given(columns, st.lists(st.integers(-1000, 1000), min_size=1, max_size=5))
-def test_whole_numbers_near_a_large_offset_are_told_apart(table, steps):
+def test_whole_numbers_near_a_large_offset_are_distinguished(table, steps):
     values = column(**(table | {"whole": True, "dtype": "int64", "span": 1000.0}))
     fitted = Encoder.fit(values.to_frame(), Schema((Feature("x", "integer"),)))
-    people = pd.DataFrame({"x": int(values.min()) + np.array(steps)})
-    pd.testing.assert_frame_equal(fitted.decode(fitted.encode(people)), people)
+    rows = pd.DataFrame({"x": int(values.min()) + np.array(steps)})
+    pd.testing.assert_frame_equal(fitted.decode(fitted.encode(rows)), rows)
 
 
 def test_huge_numbers_among_small_ones_are_encoded_and_never_nan():
