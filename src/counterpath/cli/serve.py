@@ -60,7 +60,7 @@ def serve(
     for library in ("fastapi", "uvicorn", "prometheus_client", "fastapi_offline"):
         require(library, "app", "the service")
     from counterpath.service import api, guard, server
-    from counterpath.service.dispatcher import Desk
+    from counterpath.service.dispatcher import Dispatcher
     from counterpath.service.settings import Settings
 
     settings = Settings(
@@ -78,13 +78,16 @@ def serve(
     )
     guard.check_address(settings)
     resolve_device(device)
-    desk = Desk(_loaded(named(models), options.model(model), device), settings)
+    dispatcher = Dispatcher(_loaded(named(models), options.model(model), device), settings)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING)
-    app = api.create(desk, settings)
+    app = api.create(dispatcher, settings)
     stopped_by = server.run(
-        app, desk, settings, lambda address: say(f"serving {', '.join(desk.models)} at {address} (see {address}/docs)")
+        app,
+        dispatcher,
+        settings,
+        lambda address: say(f"serving {', '.join(dispatcher.models)} at {address} (see {address}/docs)"),
     )
-    leave(130 if stopped_by == signal.SIGINT else 0, stuck=desk.busy)
+    leave(130 if stopped_by == signal.SIGINT else 0, stuck=dispatcher.busy)
 
 
 def leave(code: int, *, stuck: bool) -> NoReturn:
