@@ -1,11 +1,11 @@
-"""The service under load: clients that each ask about one person at a time, as fast as they are answered.
+"""The service under load: clients that each send one row at a time, as fast as they are answered.
 
     python benchmarks/service.py                     64 clients, two minutes, the Adult model
     python benchmarks/service.py --seconds 10        the same in short
 
-A real `counterpath serve` process answers; the clients are a second process, and a third one asks for health all the
-while. Then the same clients ask a service that answers one question a call (`--batch 1`), and one client alone asks the
-first one. Throughput together against throughput one at a time is what putting questions together gains.
+A real `counterpath serve` process answers; the clients are a second process, and a third one checks its health all the
+while. Then the same clients load a service that computes every request alone (`--batch 1`), and one client alone loads
+the first one. Throughput with batches against throughput without is what computing requests together gains.
 """
 
 import argparse
@@ -33,22 +33,25 @@ import httpx
 NAME = "adult"
 TARGET = 1
 WARM_UP = 1 / 3
-"""How long clients ask before anything is measured, as a share of the time for which it is."""
+"""How long clients send requests before anything is measured, as a share of the time for which it is: by then batches
+have their usual size."""
 PING_EVERY = 0.05
-AT_ONCE = 250
+"""Seconds between health checks: thousands in two minutes, enough for a 99th percentile, and hardly any load."""
+CACHED_ROWS = 250
+"""Rows in a request that fills the caches: some seconds of work, far below the longest time limit."""
 
 
 @contextlib.contextmanager
 def serving(folder: Path, *options: str) -> Iterator[tuple[str, int]]:
-    """A `counterpath serve` process: its address, and its number."""
+    """A `counterpath serve` process: its address, and its process id."""
     command = [sys.executable, "-m", "counterpath.cli", "serve", f"{NAME}={folder}", "--port", "0", *options]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         try:
-            told = next((line for line in process.stderr if "serving" in line), "")
-            found = re.search(r"http://\S+", told)
+            announced = next((line for line in process.stderr if "serving" in line), "")
+            found = re.search(r"http://\S+", announced)
             if found is None:
-                raise RuntimeError(f"the service did not start: {told}")
+                raise RuntimeError(f"the service did not start: {announced}")
             reader = threading.Thread(target=process.stderr.read)  # a full pipe would hold it up
             reader.start()
             yield found[0], process.pid
@@ -59,34 +62,34 @@ def serving(folder: Path, *options: str) -> Iterator[tuple[str, int]]:
             process.kill()
 
 
-def acquaint(address: str, people: list[Any]) -> None:
-    """Ask about everybody once, many at a time, so that what is kept of the roads of people who are alike is there.
+def fill_caches(address: str, rows: list[Any]) -> None:
+    """Have every row explained once, so that the conditional roadmaps of all combinations of fixed features are cached.
 
-    Else the first service that is measured would have time to learn them, and the others would not.
+    Else the first service that is measured would have time to build them, and the others would not.
     """
-    for first in range(0, len(people), AT_ONCE):
-        body = {"rows": people[first : first + AT_ONCE], "paths": "end", "time_limit": 300}
+    for first in range(0, len(rows), CACHED_ROWS):
+        body = {"rows": rows[first : first + CACHED_ROWS], "paths": "end", "time_limit": 300}
         httpx.post(f"{address}/v1/models/{NAME}:explain", json=body, timeout=300).raise_for_status()
 
 
-async def one_client(client: httpx.AsyncClient, path: str, people: list[Any], until: float, seen: list[Any]) -> None:
-    """Ask about one person after another; wait as long as a busy service says."""
-    while time.monotonic() < until:
-        body = {"rows": [random.choice(people)], "paths": "milestones"}
+async def one_client(client: httpx.AsyncClient, path: str, rows: list[Any], deadline: float, seen: list[Any]) -> None:
+    """Send one row after another; wait as long as a busy service says."""
+    while time.monotonic() < deadline:
+        body = {"rows": [random.choice(rows)], "paths": "milestones"}
         started = time.monotonic()
-        answer = await client.post(path, json=body)
-        seen.append((started, time.monotonic() - started, answer.status_code))
-        if answer.status_code == 503:
-            await asyncio.sleep(float(answer.headers["Retry-After"]))
+        response = await client.post(path, json=body)
+        seen.append((started, time.monotonic() - started, response.status_code))
+        if response.status_code == 503:
+            await asyncio.sleep(float(response.headers["Retry-After"]))
 
 
-async def all_clients(address: str, people: list[Any], count: int, seconds: float) -> list[Any]:
+async def all_clients(address: str, rows: list[Any], count: int, seconds: float) -> list[Any]:
     seen: list[Any] = []
-    until = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds
     limits = httpx.Limits(max_connections=count, max_keepalive_connections=count)
     async with httpx.AsyncClient(base_url=address, timeout=120, limits=limits) as client:
         path = f"/v1/models/{NAME}:explain"
-        await asyncio.gather(*(one_client(client, path, people, until, seen) for _ in range(count)))
+        await asyncio.gather(*(one_client(client, path, rows, deadline, seen) for _ in range(count)))
     return seen
 
 
@@ -94,27 +97,27 @@ def ping(address: str, seconds: float) -> list[float]:
     """How long `/healthz` takes, again and again, by a client that does nothing else."""
     parts = urlsplit(address)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
-    taken, until = [], time.monotonic() + seconds
-    while time.monotonic() < until:
+    taken, deadline = [], time.monotonic() + seconds
+    while time.monotonic() < deadline:
         started = time.monotonic()
         connection.request("GET", "/healthz")
-        answer = connection.getresponse()
-        answer.read()
-        assert answer.status == 200
+        response = connection.getresponse()
+        response.read()
+        assert response.status == 200
         taken.append(time.monotonic() - started)
         time.sleep(PING_EVERY)
     return taken
 
 
-def part(role: str, address: str, people: Path, clients: int, seconds: float) -> "subprocess.Popen[bytes]":
-    """A process that plays one part of the benchmark, and writes what it saw beside the people: see `saw`."""
-    arguments = ["--role", role, "--address", address, "--people", str(people), "--clients", str(clients)]
+def start(role: str, address: str, rows: Path, clients: int, seconds: float) -> "subprocess.Popen[bytes]":
+    """A process that plays one role of the benchmark, and writes what it measured beside the rows: see `measured`."""
+    arguments = ["--role", role, "--address", address, "--rows", str(rows), "--clients", str(clients)]
     return subprocess.Popen([sys.executable, __file__, *arguments, "--seconds", str(seconds)])
 
 
-def saw(role: str, people: Path) -> Path:
-    """Where a part writes what it saw; in a pipe that nobody reads meanwhile it would get stuck."""
-    return people.with_name(f"{role}.json")
+def measured(role: str, rows: Path) -> Path:
+    """Where a process writes what it measured; in a pipe that nobody reads meanwhile it would get stuck."""
+    return rows.with_name(f"{role}.json")
 
 
 def resident(process: int) -> int:
@@ -123,20 +126,20 @@ def resident(process: int) -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def load(folder: Path, people: Path, clients: int, seconds: float, *options: str) -> dict[str, Any]:
-    """What clients see of a service, and what it takes."""
+def load(folder: Path, rows: Path, clients: int, seconds: float, *options: str) -> dict[str, Any]:
+    """The figures of a service under load, as clients see it and as it uses memory."""
     with serving(folder, *options) as (address, process):
-        acquaint(address, json.loads(people.read_text()))
-        assert part("clients", address, people, clients, WARM_UP * seconds).wait() == 0
+        fill_caches(address, json.loads(rows.read_text()))
+        assert start("clients", address, rows, clients, WARM_UP * seconds).wait() == 0
         before = _batches(address)
-        parts = [part("clients", address, people, clients, seconds), part("ping", address, people, 0, seconds)]
+        processes = [start("clients", address, rows, clients, seconds), start("ping", address, rows, 0, seconds)]
         memory = []
-        while any(each.poll() is None for each in parts):
+        while any(each.poll() is None for each in processes):
             memory.append((time.monotonic(), resident(process)))
             time.sleep(0.2)
-        assert not any(each.returncode for each in parts)
-        seen, pings = (json.loads(saw(role, people).read_text()) for role in ("clients", "ping"))
-        questions, calls = (now - then for now, then in zip(_batches(address), before, strict=True))
+        assert not any(each.returncode for each in processes)
+        seen, pings = (json.loads(measured(role, rows).read_text()) for role in ("clients", "ping"))
+        requests, batches = (now - then for now, then in zip(_batches(address), before, strict=True))
     first, last = (_mean_within(memory, *span) for span in ((0.0, 0.1), (0.9, 1.0)))
     statuses = Counter(status for *_, status in seen)
     took = max(at + taken for at, taken, _ in seen) - min(at for at, *_ in seen)
@@ -153,7 +156,7 @@ def load(folder: Path, people: Path, clients: int, seconds: float, *options: str
         "health_p50": pings[int(0.5 * len(pings))],
         "health_p99": pings[int(0.99 * len(pings))],
         "health_max": pings[-1],
-        "questions_a_call": questions / calls,
+        "requests_per_batch": requests / batches,
         "memory_first": first,
         "memory_last": last,
         "memory_growth": last / first - 1,
@@ -161,11 +164,11 @@ def load(folder: Path, people: Path, clients: int, seconds: float, *options: str
 
 
 def _batches(address: str) -> tuple[float, float]:
-    """How many questions for explanations were answered so far, by how many calls."""
+    """How many requests for explanations were computed so far, in how many batches."""
     text = httpx.get(f"{address}/metrics").text
-    found = {name: re.search(rf'batch_questions_{name}{{kind="explain"}} (\S+)', text) for name in ("sum", "count")}
-    questions, calls = (0.0 if each is None else float(each[1]) for each in found.values())
-    return questions, calls
+    found = {name: re.search(rf'batch_requests_{name}{{kind="explain"}} (\S+)', text) for name in ("sum", "count")}
+    requests, batches = (0.0 if each is None else float(each[1]) for each in found.values())
+    return requests, batches
 
 
 def _mean_within(memory: list[tuple[float, int]], first: float, last: float) -> float:
@@ -175,15 +178,15 @@ def _mean_within(memory: list[tuple[float, int]], first: float, last: float) -> 
     return sum(sizes) / len(sizes)
 
 
-def verdicts(together: dict[str, Any], alone: dict[str, Any], single: dict[str, Any]) -> dict[str, bool]:
+def verdicts(batched: dict[str, Any], unbatched: dict[str, Any], single: dict[str, Any]) -> dict[str, bool]:
     """What must hold."""
-    wrong = [status for status in together["statuses"] if status.startswith("5") and status != "503"]
+    wrong = [status for status in batched["statuses"] if status.startswith("5") and status != "503"]
     return {
         "no 5xx but 503": not wrong,
-        "/healthz p99 under 100 ms": together["health_p99"] < 0.1,
-        "memory grows under 5 %": together["memory_growth"] < 0.05,
-        "at least 5 times the throughput of one question a call": together["per_second"] >= 5 * alone["per_second"],
-        "at least 5 times the throughput of one client": together["per_second"] >= 5 * single["per_second"],
+        "/healthz p99 under 100 ms": batched["health_p99"] < 0.1,
+        "memory grows under 5 %": batched["memory_growth"] < 0.05,
+        "at least 5 times the throughput without batches": batched["per_second"] >= 5 * unbatched["per_second"],
+        "at least 5 times the throughput of one client": batched["per_second"] >= 5 * single["per_second"],
     }
 
 
@@ -194,20 +197,20 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="a JSON file")
     parser.add_argument("--role", choices=("clients", "ping"), help=argparse.SUPPRESS)
     parser.add_argument("--address", help=argparse.SUPPRESS)
-    parser.add_argument("--people", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--rows", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.role == "clients":
-        people = json.loads(given.people.read_text())
-        seen = asyncio.run(all_clients(given.address, people, given.clients, given.seconds))
-        saw(given.role, given.people).write_text(json.dumps(seen))
+        rows = json.loads(given.rows.read_text())
+        seen = asyncio.run(all_clients(given.address, rows, given.clients, given.seconds))
+        measured(given.role, given.rows).write_text(json.dumps(seen))
         return
     if given.role == "ping":
-        saw(given.role, given.people).write_text(json.dumps(ping(given.address, given.seconds)))
+        measured(given.role, given.rows).write_text(json.dumps(ping(given.address, given.seconds)))
         return
     # Only here: clients are to start quickly, and to leave the processors to the service.
     import counterpath as cp
     from counterpath.cli.demo import fitted
-    from counterpath.service.schemas import records
+    from counterpath.service.schemas import json_records
     from counterpath.utils.files import write_json
 
     data = cp.datasets.load(NAME)
@@ -216,17 +219,17 @@ def main() -> None:
     short = max(given.seconds / 4, 5)
     with tempfile.TemporaryDirectory() as folder:
         model = explainer.save(Path(folder) / NAME)
-        people = write_json(Path(folder) / "people.json", records(rejected))
+        rows = write_json(Path(folder) / "rows.json", json_records(rejected))
         del explainer
-        together = load(model, people, given.clients, given.seconds)
-        alone = load(model, people, given.clients, short, "--batch", "1")
-        single = load(model, people, 1, short)
-    found = {"together": together, "one question a call": alone, "one client": single}
+        batched = load(model, rows, given.clients, given.seconds)
+        unbatched = load(model, rows, given.clients, short, "--batch", "1")
+        single = load(model, rows, 1, short)
+    found = {"with batches": batched, "without batches": unbatched, "one client": single}
     for name, figures in found.items():
         print(name)
         for figure, value in figures.items():
             print(f"  {figure:<18} {f'{value:.4g}' if isinstance(value, float) else value}")
-    judged = verdicts(together, alone, single)
+    judged = verdicts(batched, unbatched, single)
     for wanted, held in judged.items():
         print(f"{'yes' if held else 'NO ':<4}{wanted}")
     if given.out:

@@ -10,7 +10,7 @@ from playwright.sync_api import BrowserContext, expect
 
 import counterpath as cp
 from counterpath.explorer.opening import Opening, Stage
-from counterpath.service.dispatcher import Desk
+from counterpath.service.dispatcher import Dispatcher
 from counterpath.utils.errors import InputError
 from counterpath.utils.progress import track
 
@@ -44,7 +44,7 @@ def test_a_model_that_cannot_be_had_is_said(context: BrowserContext, model: Path
 
 
 def _opened(load: Any) -> Opening:
-    opening = Opening("My model: 1/2", load, Desk({}))
+    opening = Opening("My model: 1/2", load, Dispatcher({}))
     opening.start()
     opening._thread.join()
     assert not opening.running
@@ -60,7 +60,7 @@ def test_stages_are_heard_and_the_desk_gets_the_model(explainer: cp.Explainer, p
             heard.append(opening.stage)
         return explainer, people.head(5)
 
-    opening = Opening("My model: 1/2", load, Desk({}))
+    opening = Opening("My model: 1/2", load, Dispatcher({}))
     opening.start()
     opening._thread.join()
     assert heard == [Stage("one thing", 1, 2, "half")]

@@ -13,7 +13,7 @@ import uvicorn
 
 import counterpath as cp
 from counterpath.service.api import create
-from counterpath.service.dispatcher import Desk
+from counterpath.service.dispatcher import Dispatcher
 from counterpath.service.settings import Settings
 
 
@@ -37,7 +37,7 @@ def served(app: Any) -> Iterator[str]:
 @contextlib.contextmanager
 def service(models: dict[str, cp.Explainer], settings: Settings) -> Iterator[httpx.Client]:
     """A client of a service of its own."""
-    with served(create(Desk(models, settings), settings)) as address, httpx.Client(base_url=address) as client:
+    with served(create(Dispatcher(models, settings), settings)) as address, httpx.Client(base_url=address) as client:
         client.timeout = 60
         yield client
 

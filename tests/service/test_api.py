@@ -1,4 +1,4 @@
-"""What the service answers, by a real server."""
+"""The responses of the service, by a real server."""
 
 import json
 import time
@@ -11,8 +11,8 @@ import pytest
 
 import counterpath as cp
 from counterpath.service.api import create, publish
-from counterpath.service.dispatcher import Desk
-from counterpath.service.schemas import ErrorAnswer, ExplainAnswer, ModelCard, records
+from counterpath.service.dispatcher import Dispatcher
+from counterpath.service.schemas import ErrorResponse, ExplainResponse, ModelCard, json_records
 from counterpath.service.settings import Settings
 from counterpath.utils.errors import InputError
 from tests.tables import CITIES, CLASSES, LABEL, features
@@ -25,22 +25,26 @@ JSON = {"Content-Type": "application/json"}
 
 @pytest.fixture(scope="module")
 def rows(people: pd.DataFrame) -> list[dict[str, Any]]:
-    return records(features(people).head(60))
+    return json_records(features(people).head(60))
 
 
-def test_an_answer_has_all_that_the_explanation_has(
+def test_a_response_has_all_that_the_explanation_has(
     client: httpx.Client, explainer: cp.Explainer, people: pd.DataFrame, rows: list[dict[str, Any]]
 ) -> None:
-    asked = {"target_class": "low", "confidence": 0.6, "plans": 2, "paths": "milestones", "lock": ["sex"]}
-    answer = client.post(EXPLAIN, json={"rows": rows[:4], **asked})
-    assert answer.status_code == 200
-    ExplainAnswer.model_validate(answer.json())
-    wanted = explainer.explain(features(people).head(4), **asked)
-    got = answer.json()["rows"]
-    plans = [plan for person in got for plan in person["plans"]]
+    request = {"target_class": "low", "confidence": 0.6, "plans": 2, "paths": "milestones", "lock": ["sex"]}
+    response = client.post(EXPLAIN, json={"rows": rows[:4], **request})
+    assert response.status_code == 200
+    ExplainResponse.model_validate(response.json())
+    wanted = explainer.explain(features(people).head(4), **request)
+    got = response.json()["rows"]
+    plans = [plan for row in got for plan in row["plans"]]
     assert [plan["status"] for plan in plans] == wanted.status["status"].tolist()
+    assert [plan["reason"] for plan in plans] == wanted.status["reason"].tolist()
+    assert [plan["fallback"] for plan in plans] == wanted.status["fallback"].tolist()
+    assert [plan["binding"] for plan in plans] == wanted.status["binding"].tolist()
+    assert [row["imputed"] for row in got] == wanted.status["imputed"].tolist()[::2]
     assert [plan["sentence"] for plan in plans] == wanted.sentences.tolist()
-    assert [person["class_before"] for person in got] == wanted.outcome["class_before"].tolist()[::2]
+    assert [row["class_before"] for row in got] == wanted.outcome["class_before"].tolist()[::2]
     assert [plan["probability_after"] for plan in plans] == wanted.outcome["probability_after"].tolist()
     assert pd.DataFrame([plan["counterfactual"] for plan in plans])["debt"].tolist() == pytest.approx(
         wanted.counterfactuals["debt"].tolist(), abs=0
@@ -49,16 +53,16 @@ def test_an_answer_has_all_that_the_explanation_has(
     changed = [(change["feature"], change["from"], change["to"]) for plan in plans for change in plan["changes"]]
     assert changed == list(wanted.changes[["feature", "from", "to"]].itertuples(index=False, name=None))
     assert plans[0]["milestones"][-1]["features"] == plans[0]["counterfactual"]
-    assert [stop["changes"] for stop in plans[0]["milestones"]] == wanted.milestones("p0", plan=1)["changes"].tolist()
+    assert [point["changes"] for point in plans[0]["milestones"]] == wanted.milestones("p0", plan=1)["changes"].tolist()
     assert any(change["difference"] is None for plan in plans for change in plan["changes"])
 
 
-def test_as_much_of_the_way_is_told_as_is_asked_for(client: httpx.Client, rows: list[dict[str, Any]]) -> None:
+def test_as_much_of_the_path_comes_as_is_asked_for(client: httpx.Client, rows: list[dict[str, Any]]) -> None:
     plan = client.post(EXPLAIN, json={"rows": rows[:1], "target_class": "low"}).json()["rows"][0]["plans"][0]
     assert "path" not in plan
     assert "milestones" not in plan
-    asked = {"rows": rows[:1], "target_class": "low", "paths": "all"}
-    plan = client.post(EXPLAIN, json=asked).json()["rows"][0]["plans"][0]
+    request = {"rows": rows[:1], "target_class": "low", "paths": "all"}
+    plan = client.post(EXPLAIN, json=request).json()["rows"][0]["plans"][0]
     assert [point["step"] for point in plan["path"]] == list(range(len(plan["path"])))
     assert plan["path"][-1]["features"] == plan["counterfactual"]
     assert plan["path"][-1]["probability"] == plan["probability_after"]
@@ -67,14 +71,14 @@ def test_as_much_of_the_way_is_told_as_is_asked_for(client: httpx.Client, rows: 
 def test_a_prediction_is_the_explainers(
     client: httpx.Client, explainer: cp.Explainer, people: pd.DataFrame, rows: list[dict[str, Any]]
 ) -> None:
-    answer = client.post(PREDICT, json={"rows": rows[:3]}).json()
-    assert answer["classes"] == list(CLASSES)
-    assert [row["class"] for row in answer["rows"]] == explainer.predict(features(people).head(3)).tolist()
+    response = client.post(PREDICT, json={"rows": rows[:3]}).json()
+    assert response["classes"] == list(CLASSES)
+    assert [row["class"] for row in response["rows"]] == explainer.predict(features(people).head(3)).tolist()
     given = explainer.predict_proba(features(people).head(3)).to_numpy().tolist()
-    assert [row["probabilities"] for row in answer["rows"]] == given
+    assert [row["probabilities"] for row in response["rows"]] == given
 
 
-def test_no_rows_get_no_answers(client: httpx.Client) -> None:
+def test_no_rows_give_an_empty_response(client: httpx.Client) -> None:
     assert client.post(EXPLAIN, json={"rows": []}).json() == {"model": "people", "rows": []}
     assert client.post(PREDICT, json={"rows": []}).json()["rows"] == []
 
@@ -82,15 +86,15 @@ def test_no_rows_get_no_answers(client: httpx.Client) -> None:
 def test_a_category_that_was_never_seen_is_that_rows_own_matter(
     client: httpx.Client, rows: list[dict[str, Any]]
 ) -> None:
-    asked = {"rows": [rows[0] | {"city": "Atlantis <img src=x>"}, rows[1]], "target_class": "low"}
-    strange, usual = client.post(EXPLAIN, json=asked).json()["rows"]
+    request = {"rows": [rows[0] | {"city": "Atlantis <img src=x>"}, rows[1]], "target_class": "low"}
+    strange, usual = client.post(EXPLAIN, json=request).json()["rows"]
     assert strange["plans"][0]["status"] == "unknown_category"
     assert "Atlantis <img src=x>" in strange["plans"][0]["reason"]
     assert strange["class_before"] is None
     assert usual["plans"][0]["status"] in ("found", "already", "crosses_gap")
-    answer = client.post(PREDICT, json={"rows": asked["rows"]})
-    assert answer.status_code == 422
-    assert "row 0: 'Atlantis" in answer.json()["error"]["message"]
+    response = client.post(PREDICT, json={"rows": request["rows"]})
+    assert response.status_code == 422
+    assert "row 0: 'Atlantis" in response.json()["error"]["message"]
 
 
 def test_a_model_describes_itself(client: httpx.Client, explainer: cp.Explainer) -> None:
@@ -154,9 +158,9 @@ def test_what_is_wrong_is_named(
         body = {"rows": rows[:1]} | change
         if isinstance(body["rows"], list) and body["rows"][0]:
             body["rows"] = [rows[0] | body["rows"][0]]
-    answer = client.post(EXPLAIN, json=body)
-    assert answer.status_code == 422
-    error = ErrorAnswer.model_validate(answer.json()).error
+    response = client.post(EXPLAIN, json=body)
+    assert response.status_code == 422
+    error = ErrorResponse.model_validate(response.json()).error
     assert error.code == code
     assert said in error.message
 
@@ -164,20 +168,20 @@ def test_what_is_wrong_is_named(
 def test_not_a_number_is_not_json(client: httpx.Client, rows: list[dict[str, Any]]) -> None:
     for text in ("NaN", "Infinity", "-Infinity", "1e999"):
         body = json.dumps({"rows": [rows[0], rows[1] | {"debt": "X"}]}).replace('"X"', text)
-        answer = client.post(EXPLAIN, content=body, headers=JSON)
-        assert answer.status_code == 422
-        assert answer.json()["error"]["code"] == "not_json"
-        assert answer.json()["error"]["details"][0]["place"] == "rows[1].debt"
+        response = client.post(EXPLAIN, content=body, headers=JSON)
+        assert response.status_code == 422
+        assert response.json()["error"]["code"] == "not_json"
+        assert response.json()["error"]["details"][0]["location"] == "rows[1].debt"
 
 
-def test_an_empty_body_is_no_question(client: httpx.Client) -> None:
+def test_an_empty_body_is_no_request(client: httpx.Client) -> None:
     assert client.post(EXPLAIN, content=b"", headers=JSON).status_code == 422
 
 
 def test_too_many_rows(client: httpx.Client, rows: list[dict[str, Any]]) -> None:
-    answer = client.post(PREDICT, json={"rows": rows[:51]})
-    assert answer.status_code == 413
-    assert "51 rows; expected at most 50" in answer.json()["error"]["message"]
+    response = client.post(PREDICT, json={"rows": rows[:51]})
+    assert response.status_code == 413
+    assert "51 rows; expected at most 50" in response.json()["error"]["message"]
     assert client.post(PREDICT, json={"rows": rows[:50]}).status_code == 200
 
 
@@ -185,18 +189,18 @@ def test_too_many_rows(client: httpx.Client, rows: list[dict[str, Any]]) -> None
     "name", ["nobody", "../people", "..%2f..%2fetc%2fpasswd", "people%00", "%2e%2e", "", "a" * 5000, "people:"]
 )
 def test_there_is_no_other_model(client: httpx.Client, name: str) -> None:
-    for answer in (
+    for response in (
         client.get(f"/v1/models/{name}" if name else "/v1/models/"),
         client.post(f"/v1/models/{name}:explain", content=b"{}", headers=JSON),
     ):
-        assert answer.status_code == 404
-        assert ErrorAnswer.model_validate(answer.json()).error.code == "not_found"
+        assert response.status_code == 404
+        assert ErrorResponse.model_validate(response.json()).error.code == "not_found"
 
 
 def test_a_method_that_an_address_does_not_have(client: httpx.Client) -> None:
-    answer = client.get(EXPLAIN)
-    assert answer.status_code == 405
-    assert answer.headers["allow"] == "POST"
+    response = client.get(EXPLAIN)
+    assert response.status_code == 405
+    assert response.headers["allow"] == "POST"
 
 
 def test_health_readiness_and_metrics(client: httpx.Client, rows: list[dict[str, Any]]) -> None:
@@ -208,29 +212,36 @@ def test_health_readiness_and_metrics(client: httpx.Client, rows: list[dict[str,
     assert f'counterpath_requests_total{{method="POST",route="{PREDICT}",status="200"}}' in text
     assert 'counterpath_requests_total{method="GET",route="other",status="404"}' in text
     assert 'counterpath_queue_length{kind="explain"} 0.0' in text
-    assert 'counterpath_batch_questions_bucket{kind="predict",le="1.0"}' in text
+    assert 'counterpath_batch_requests_bucket{kind="predict",le="1.0"}' in text
     assert "counterpath_request_seconds_bucket" in text
     assert "process_resident_memory_bytes" in text
 
 
-def test_a_question_has_so_long_and_no_longer(explainer: cp.Explainer, rows: list[dict[str, Any]]) -> None:
+def test_a_request_has_so_long_and_no_longer(explainer: cp.Explainer, rows: list[dict[str, Any]]) -> None:
     with service({"people": explainer}, Settings()) as client:
-        asked = {"rows": rows, "target_class": "low", "plans": 9, "confidence": 0.9, "method": "rsgd"}
+        request = {"rows": rows, "target_class": "low", "plans": 9, "confidence": 0.9, "method": "rsgd"}
         started = time.monotonic()
-        answer = client.post(EXPLAIN, json=asked | {"time_limit": 0.3})
-        assert answer.status_code == 504
-        assert answer.json()["error"]["code"] == "out_of_time"
+        response = client.post(EXPLAIN, json=request | {"time_limit": 0.3})
+        assert response.status_code == 504
+        assert response.json()["error"]["code"] == "out_of_time"
         assert time.monotonic() - started < 5
         assert client.post(PREDICT, json={"rows": rows[:1]}).status_code == 200
 
 
-def test_who_goes_away_is_no_longer_waited_for(explainer: cp.Explainer, rows: list[dict[str, Any]]) -> None:
+def test_a_request_is_cancelled_when_its_client_goes_away(explainer: cp.Explainer, rows: list[dict[str, Any]]) -> None:
     with service({"people": explainer}, Settings()) as client:
         address = str(client.base_url)
-        for keep in ("all", "end"):  # the second waits for the first
-            asked = {"rows": rows[:50], "plans": 9, "confidence": 0.9, "method": "rsgd", "paths": keep, "time_limit": 5}
+        for paths in ("all", "end"):  # the second waits for the first
+            request = {
+                "rows": rows[:50],
+                "plans": 9,
+                "confidence": 0.9,
+                "method": "rsgd",
+                "paths": paths,
+                "time_limit": 5,
+            }
             with pytest.raises(httpx.ReadTimeout):
-                httpx.post(f"{address}{EXPLAIN}", json=asked, timeout=0.7)
+                httpx.post(f"{address}{EXPLAIN}", json=request, timeout=0.7)
         until = time.monotonic() + 10
         while 'status="499"' not in (text := client.get("/metrics").text) and time.monotonic() < until:
             time.sleep(0.05)
@@ -238,75 +249,75 @@ def test_who_goes_away_is_no_longer_waited_for(explainer: cp.Explainer, rows: li
         assert 'counterpath_queue_length{kind="explain"} 0.0' in text
 
 
-def test_a_full_queue_says_when_to_come_again(explainer: cp.Explainer, rows: list[dict[str, Any]]) -> None:
+def test_a_full_queue_says_when_to_try_again(explainer: cp.Explainer, rows: list[dict[str, Any]]) -> None:
     with service({"people": explainer}, Settings(queue=1)) as client:
         address = f"{client.base_url}{EXPLAIN}"
         with ThreadPoolExecutor() as others:
-            for keep in ("all", "end"):  # the first is being answered, and the second waits
-                asked = {
+            for paths in ("all", "end"):  # the first is being computed, and the second waits
+                request = {
                     "rows": rows[:50],
                     "plans": 9,
                     "confidence": 0.9,
                     "method": "rsgd",
-                    "paths": keep,
+                    "paths": paths,
                     "time_limit": 3,
                 }
-                others.submit(httpx.post, address, json=asked, timeout=60)
+                others.submit(httpx.post, address, json=request, timeout=60)
                 time.sleep(0.7)
-            answer = client.post(EXPLAIN, json={"rows": rows[:1]})
+            response = client.post(EXPLAIN, json={"rows": rows[:1]})
             assert client.get("/healthz").status_code == 200
-        assert answer.status_code == 503
-        assert answer.json()["error"]["code"] == "busy"
-        assert 1 <= int(answer.headers["retry-after"]) <= 60
+        assert response.status_code == 503
+        assert response.json()["error"]["code"] == "busy"
+        assert 1 <= int(response.headers["retry-after"]) <= 60
 
 
 def test_a_service_that_stops_is_not_ready(explainer: cp.Explainer, rows: list[dict[str, Any]]) -> None:
-    desk = Desk({"people": explainer})
-    with served(create(desk)) as address:
-        desk.stopping = True
+    dispatcher = Dispatcher({"people": explainer})
+    with served(create(dispatcher)) as address:
+        dispatcher.stopping = True
         assert httpx.get(f"{address}/readyz").status_code == 503
         assert httpx.get(f"{address}/healthz").status_code == 200
-        answer = httpx.post(f"{address}{EXPLAIN}", json={"rows": rows[:1]})
-        assert answer.status_code == 503
-        assert "retry-after" in answer.headers
+        response = httpx.post(f"{address}{EXPLAIN}", json={"rows": rows[:1]})
+        assert response.status_code == 503
+        assert "retry-after" in response.headers
 
 
 def test_a_fault_of_ours_has_an_id_and_no_traceback(
     explainer: cp.Explainer, rows: list[dict[str, Any]], caplog: pytest.LogCaptureFixture
 ) -> None:
-    app = create(Desk({"people": explainer}))
+    app = create(Dispatcher({"people": explainer}))
 
     @app.get("/broken")
     async def broken() -> None:
         raise RuntimeError("secret words")
 
     with served(app) as address:
-        answer = httpx.get(f"{address}/broken")
-    assert answer.status_code == 500
-    error = ErrorAnswer.model_validate(answer.json()).error
+        response = httpx.get(f"{address}/broken")
+    assert response.status_code == 500
+    error = ErrorResponse.model_validate(response.json()).error
     assert error.id is not None
-    assert "secret words" not in answer.text
-    assert "Traceback" not in answer.text
+    assert "secret words" not in response.text
+    assert "Traceback" not in response.text
     assert error.id in caplog.text
     assert "secret words" in caplog.text
 
 
 def test_a_model_that_comes_later_is_offered_too(explainer: cp.Explainer, rows: list[dict[str, Any]]) -> None:
-    desk = Desk({})
-    app = create(desk)
+    dispatcher = Dispatcher({})
+    app = create(dispatcher)
     with served(app) as address:
         assert httpx.get(f"{address}/readyz").status_code == 503
         assert httpx.post(f"{address}{PREDICT}", json={"rows": rows[:1]}).status_code == 404
-        desk.models["people"] = explainer
+        dispatcher.models["people"] = explainer
         publish(app, "people")
         assert httpx.post(f"{address}{PREDICT}", json={"rows": rows[:1]}).status_code == 200
         assert PREDICT in httpx.get(f"{address}/openapi.json").json()["paths"]
-    desk.models["a/b"] = explainer
+    dispatcher.models["a/b"] = explainer
     with pytest.raises(InputError, match="cannot be part of an address"):
         publish(app, "a/b")
 
 
-def test_the_example_of_the_description_is_nobody_and_gets_an_answer(
+def test_the_example_of_the_description_is_no_training_row_and_works(
     client: httpx.Client, people: pd.DataFrame
 ) -> None:
     described = client.get("/openapi.json").json()["paths"][EXPLAIN]["post"]["requestBody"]

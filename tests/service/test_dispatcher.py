@@ -1,4 +1,4 @@
-"""Questions that are asked together: their answers are what each would get alone."""
+"""Requests that are computed together: their results are what each would get alone."""
 
 import asyncio
 import threading
@@ -11,8 +11,9 @@ import pandas as pd
 import pytest
 
 import counterpath as cp
-from counterpath.service.dispatcher import BusyError, Desk, LateError
-from counterpath.service.schemas import Asked
+from counterpath.explainer.request import Request
+from counterpath.service.dispatcher import Dispatcher
+from counterpath.service.queue import BusyError, TimedOutError
 from counterpath.service.settings import Settings
 from counterpath.utils.errors import InputError
 from tests.tables import features
@@ -23,81 +24,89 @@ def table(people: pd.DataFrame) -> pd.DataFrame:
     return features(people)
 
 
-def _run(models: dict[str, cp.Explainer], scenario: Callable[[Desk], Awaitable[Any]], **settings: Any) -> Any:
-    desk = Desk(models, Settings(**settings))
+def _run(models: dict[str, cp.Explainer], scenario: Callable[[Dispatcher], Awaitable[Any]], **settings: Any) -> Any:
+    dispatcher = Dispatcher(models, Settings(**settings))
 
     async def main() -> Any:
         try:
-            return await asyncio.wait_for(scenario(desk), 120)
+            return await asyncio.wait_for(scenario(dispatcher), 120)
         finally:
-            desk.close()
+            dispatcher.close()
 
     return asyncio.run(main())
 
 
-def _together(explainer: cp.Explainer, questions: list[tuple[pd.DataFrame, Asked]], tell: bool = False) -> list[Any]:
-    """The answers to questions of which all but the first are asked by as few calls as can be."""
-    calls: list[int] = []
+def _together(
+    explainer: cp.Explainer, requests: list[tuple[pd.DataFrame, Request]], as_json: bool = False
+) -> list[Any]:
+    """The results of requests of which all but the first are computed in as few batches as can be."""
+    jobs: list[int] = []
 
-    async def scenario(desk: Desk) -> list[Any]:
-        desk.watch(lambda kind, call: calls.append(call.questions))
-        ask = desk.tell if tell else desk.explain
-        return await asyncio.gather(*(ask("people", rows, asked, time_limit=50) for rows, asked in questions))
+    async def scenario(dispatcher: Dispatcher) -> list[Any]:
+        dispatcher.listen(lambda kind, batch: jobs.append(batch.jobs))
+        explain = dispatcher.explain_json if as_json else dispatcher.explain
+        return await asyncio.gather(*(explain("people", rows, request) for rows, request in requests))
 
-    answers: list[Any] = _run({"people": explainer}, scenario)
-    assert max(calls) > 1
-    return answers
+    results: list[Any] = _run({"people": explainer}, scenario)
+    assert max(jobs) > 1
+    return results
 
 
-def _undated(answer: cp.Explanation) -> str:
+def _undated(result: cp.Explanation) -> str:
     """All of an explanation but when it was made."""
-    return replace(answer, made={}).to_json()
+    return replace(result, made={}).to_json()
 
 
-@pytest.mark.parametrize("asked", [Asked("low"), Asked("low", paths="milestones", plans=2), Asked(paths="end")])
-def test_who_is_asked_about_with_others_gets_the_same_answer(
-    explainer: cp.Explainer, table: pd.DataFrame, asked: Asked
+@pytest.mark.parametrize(
+    "request_", [Request("low"), Request("low", paths="milestones", plans=2), Request(paths="end")]
+)
+def test_rows_that_are_explained_with_others_get_the_same_explanation(
+    explainer: cp.Explainer, table: pd.DataFrame, request_: Request
 ) -> None:
     parts = [table.iloc[0:1], table.iloc[1:4], table.iloc[4:5], table.iloc[5:7]]
-    lone = [explainer.explain(part, **vars(asked), time_limit=50) for part in parts]
-    together = _together(explainer, [(part, asked) for part in parts])
-    assert [_undated(answer) for answer in together] == [_undated(answer) for answer in lone]
+    requests = [replace(request_, time_limit=500 + number) for number in range(4)]  # which may differ
+    alone = [explainer.solve(part, request) for part, request in zip(parts, requests, strict=True)]
+    together = _together(explainer, list(zip(parts, requests, strict=True)))
+    assert [_undated(result) for result in together] == [_undated(result) for result in alone]
 
 
-def test_what_is_told_does_not_depend_on_others_either(explainer: cp.Explainer, table: pd.DataFrame) -> None:
-    asked = Asked("low", paths="milestones")
-    parts = [table.iloc[[place]] for place in range(6)]
-    lone = [_run({"people": explainer}, lambda desk, rows=part: desk.tell("people", rows, asked)) for part in parts]
-    assert _together(explainer, [(part, asked) for part in parts], tell=True) == lone
+def test_their_json_does_not_depend_on_others_either(explainer: cp.Explainer, table: pd.DataFrame) -> None:
+    request = Request("low", paths="milestones")
+    parts = [table.iloc[[row]] for row in range(6)]
+    alone = [
+        _run({"people": explainer}, lambda dispatcher, rows=part: dispatcher.explain_json("people", rows, request))
+        for part in parts
+    ]
+    assert _together(explainer, [(part, request) for part in parts], as_json=True) == alone
 
 
 def test_labels_come_back_as_they_were_given(explainer: cp.Explainer, table: pd.DataFrame) -> None:
     same = table.iloc[[0, 0]]  # the same label twice
     levels = table.iloc[2:4].set_axis(pd.MultiIndex.from_tuples([("a", 1), ("b", 2)], names=["x", "y"]))
     numbers = table.iloc[4:6].set_axis([7.5, -1])
-    for given, answer in zip(
+    for given, result in zip(
         (same, levels, numbers),
-        _together(explainer, [(rows, Asked("low", paths="end")) for rows in (same, levels, numbers)]),
+        _together(explainer, [(rows, Request("low", paths="end")) for rows in (same, levels, numbers)]),
         strict=True,
     ):
-        pd.testing.assert_index_equal(answer.factuals.index, given.index)
-        pd.testing.assert_frame_equal(answer.factuals, given)
-        assert len(answer.measures()) == 2
+        pd.testing.assert_index_equal(result.factuals.index, given.index)
+        pd.testing.assert_frame_equal(result.factuals, given)
+        assert len(result.measures()) == 2
 
 
 def test_columns_in_another_order_and_a_label_make_no_difference(
     explainer: cp.Explainer, people: pd.DataFrame, table: pd.DataFrame
 ) -> None:
     turned = people.iloc[:2][people.columns[::-1]]
-    asked = [(rows, Asked("low", paths="end")) for rows in (table.iloc[2:3], table.iloc[:2], turned)]
-    _, plain, other = _together(explainer, asked)
+    requests = [(rows, Request("low", paths="end")) for rows in (table.iloc[2:3], table.iloc[:2], turned)]
+    _, plain, other = _together(explainer, requests)
     pd.testing.assert_frame_equal(plain.counterfactuals, other.counterfactuals)
 
 
 def test_predictions_are_those_of_the_explainer(explainer: cp.Explainer, table: pd.DataFrame) -> None:
-    async def scenario(desk: Desk) -> list[pd.DataFrame]:
+    async def scenario(dispatcher: Dispatcher) -> list[pd.DataFrame]:
         parts = [table.iloc[[0]], table.iloc[1:9], table.iloc[:0]]
-        return await asyncio.gather(*(desk.predict("people", part) for part in parts))
+        return await asyncio.gather(*(dispatcher.predict("people", part) for part in parts))
 
     one, several, none = _run({"people": explainer}, scenario)
     pd.testing.assert_frame_equal(one, explainer.predict_proba(table.iloc[[0]]))
@@ -106,11 +115,11 @@ def test_predictions_are_those_of_the_explainer(explainer: cp.Explainer, table: 
 
 
 def test_a_prediction_does_not_wait_for_explanations(explainer: cp.Explainer, table: pd.DataFrame) -> None:
-    async def scenario(desk: Desk) -> bool:
-        long = asyncio.create_task(desk.explain("people", table.head(60), Asked("low", plans=4)))
-        while not desk.busy:
+    async def scenario(dispatcher: Dispatcher) -> bool:
+        long = asyncio.create_task(dispatcher.explain("people", table.head(60), Request("low", plans=4)))
+        while not dispatcher.busy:
             await asyncio.sleep(0.01)
-        await desk.predict("people", table.head(1))
+        await dispatcher.predict("people", table.head(1))
         done = long.done()
         long.cancel()
         return done
@@ -118,31 +127,33 @@ def test_a_prediction_does_not_wait_for_explanations(explainer: cp.Explainer, ta
     assert not _run({"people": explainer}, scenario)
 
 
-def test_a_question_that_cannot_be_answered_is_refused_before_it_waits(
+def test_a_request_that_cannot_be_fulfilled_is_refused_before_it_waits(
     explainer: cp.Explainer, table: pd.DataFrame
 ) -> None:
-    async def scenario(desk: Desk) -> None:
+    async def scenario(dispatcher: Dispatcher) -> None:
         bad = table.head(2).assign(debt=["much", 1.0])
         with pytest.raises(InputError, match="column 'debt', row p0: 'much' is not a number"):
-            await desk.explain("people", bad, Asked("low"))
+            await dispatcher.explain("people", bad, Request("low"))
         with pytest.raises(InputError, match="unknown feature in lock: 'age'"):
-            await desk.explain("people", table.head(1), Asked("low", lock=("age",)))
+            await dispatcher.explain("people", table.head(1), Request("low", lock=("age",)))
         with pytest.raises(InputError, match="p0"):
-            await desk.explain("people", table.head(1), Asked("low", ranges={"debt": (-5, -4)}))
+            await dispatcher.explain("people", table.head(1), Request("low", ranges={"debt": (-5, -4)}))
         with pytest.raises(InputError, match="unknown model 'person'"):
-            await desk.explain("person", table.head(1), Asked("low"))
-        assert not desk.busy
+            await dispatcher.explain("person", table.head(1), Request("low"))
+        assert not dispatcher.busy
 
     _run({"people": explainer}, scenario)
 
 
-def test_the_search_ends_when_nobody_has_time_for_it(explainer: cp.Explainer, table: pd.DataFrame) -> None:
-    async def scenario(desk: Desk) -> float:
+def test_the_search_stops_when_nobody_has_time_for_it(explainer: cp.Explainer, table: pd.DataFrame) -> None:
+    async def scenario(dispatcher: Dispatcher) -> float:
         started = time.monotonic()
-        with pytest.raises(LateError):
-            await desk.explain("people", table, Asked("low", method="rsgd", plans=9, confidence=0.9), time_limit=0.3)
+        with pytest.raises(TimedOutError):
+            await dispatcher.explain(
+                "people", table, Request("low", method="rsgd", plans=9, confidence=0.9, time_limit=0.3)
+            )
         answered = time.monotonic() - started
-        while desk.busy:
+        while dispatcher.busy:
             await asyncio.sleep(0.05)
         assert answered < 5
         return time.monotonic() - started
@@ -150,36 +161,38 @@ def test_the_search_ends_when_nobody_has_time_for_it(explainer: cp.Explainer, ta
     assert _run({"people": explainer}, scenario) < 30  # alone it takes minutes
 
 
-def test_a_desk_that_stops_answers_what_it_has_and_takes_nothing_new(
+def test_a_dispatcher_that_stops_finishes_what_it_has_and_takes_nothing_new(
     explainer: cp.Explainer, table: pd.DataFrame
 ) -> None:
-    async def scenario(desk: Desk) -> None:
-        task = asyncio.create_task(desk.explain("people", table.head(2), Asked("low")))
-        while not desk.busy:
+    async def scenario(dispatcher: Dispatcher) -> None:
+        task = asyncio.create_task(dispatcher.explain("people", table.head(2), Request("low")))
+        while not dispatcher.busy:
             await asyncio.sleep(0.01)
-        draining = asyncio.create_task(desk.drain(60))
+        draining = asyncio.create_task(dispatcher.drain(60))
         await asyncio.sleep(0)
-        assert not desk.ready
+        assert not dispatcher.ready
         with pytest.raises(BusyError, match="stopping"):
-            await desk.predict("people", table.head(1))
+            await dispatcher.predict("people", table.head(1))
         assert len(await task) == 2
         assert await draining
 
     _run({"people": explainer}, scenario)
 
 
-def test_the_event_loop_goes_on_while_models_are_asked(explainer: cp.Explainer, table: pd.DataFrame) -> None:
+def test_models_run_on_threads_of_their_own(explainer: cp.Explainer, table: pd.DataFrame) -> None:
     names = set()
 
-    async def scenario(desk: Desk) -> None:
-        desk.watch(lambda kind, call: names.add(threading.current_thread().name))
-        await asyncio.gather(desk.explain("people", table.head(1), Asked("low")), desk.predict("people", table.head(1)))
+    async def scenario(dispatcher: Dispatcher) -> None:
+        dispatcher.listen(lambda kind, batch: names.add(threading.current_thread().name))
+        explanation = dispatcher.explain("people", table.head(1), Request("low"))
+        await asyncio.gather(explanation, dispatcher.predict("people", table.head(1)))
 
     _run({"people": explainer}, scenario)
-    assert names == {"explain", "predict"}
+    assert names == {"explain_0", "predict_0"}
 
 
-def test_questions_are_equal_only_if_nothing_tells_them_apart() -> None:
-    assert Asked(ranges={"a": (1, 2), "b": (0, 1)}).key == Asked(ranges={"b": (0, 1), "a": (1, 2)}).key
-    keys = {Asked(1).key, Asked(True).key, Asked(1.0).key, Asked("1").key, Asked(1, plans=2).key}
-    assert len(keys) == 5
+def test_requests_are_computed_together_only_if_nothing_tells_them_apart() -> None:
+    ranges = {"a": (1, 2), "b": (0, 1)}
+    assert Request(ranges=ranges).key == Request(ranges=dict(reversed(ranges.items()))).key
+    different = (Request(1), Request(True), Request(1.0), Request("1"), Request(1, plans=2))
+    assert len({request.key for request in different}) == 5

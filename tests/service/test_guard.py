@@ -1,4 +1,4 @@
-"""Who may pass, and with how much: a real server, and whatever can be sent to it."""
+"""What passes the guard, and how much of it: a real server, and whatever can be sent to it."""
 
 import json
 import socket
@@ -59,13 +59,13 @@ def locked() -> Iterator[httpx.Client]:
 
 
 def _raw(client: httpx.Client, text: bytes) -> bytes:
-    """What a server answers to bytes that no library would send."""
+    """The response to bytes that no library would send."""
     with socket.create_connection((client.base_url.host, client.base_url.port or 80), timeout=20) as connection:
         connection.sendall(text)
-        answer = b""
+        response = b""
         while part := connection.recv(4096):
-            answer += part
-        return answer
+            response += part
+        return response
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1:80", "[::1]:9", "LOCALHOST.", "explain.example:443"])
@@ -78,9 +78,9 @@ STRANGE = ["evil.example", "localhost.evil.example", "127.0.0.1.evil", "10.0.0.1
 
 @pytest.mark.parametrize("host", STRANGE)
 def test_other_hosts_do_not(open_to_us: httpx.Client, host: str) -> None:
-    answer = open_to_us.get("/healthz", headers={"Host": host})
-    assert answer.status_code == 421
-    assert answer.json()["error"]["code"] == "wrong_host"
+    response = open_to_us.get("/healthz", headers={"Host": host})
+    assert response.status_code == 421
+    assert response.json()["error"]["code"] == "wrong_host"
 
 
 def test_a_service_for_all_addresses_is_called_by_any_address_but_by_no_strange_name() -> None:
@@ -102,10 +102,10 @@ def test_a_request_without_a_host_or_with_two_is_refused(open_to_us: httpx.Clien
 def test_only_pages_of_ours_may_change_anything(open_to_us: httpx.Client) -> None:
     own = str(open_to_us.base_url).rstrip("/")
     for origin, status in ((own, 200), ("http://evil.example", 403), ("null", 403), ("http://127.0.0.1:1", 403)):
-        answer = open_to_us.post("/page", content=b"x", headers={"Origin": origin})
-        assert answer.status_code == status, origin
+        response = open_to_us.post("/page", content=b"x", headers={"Origin": origin})
+        assert response.status_code == status, origin
         assert open_to_us.get("/page", headers={"Origin": origin}).status_code == 200  # what only reads may come
-        assert "access-control-allow-origin" not in answer.headers
+        assert "access-control-allow-origin" not in response.headers
     assert open_to_us.post("/page", content=b"x").status_code == 200
 
 
@@ -137,17 +137,17 @@ def test_a_token_is_needed_for_all_but_health(locked: httpx.Client) -> None:
     assert locked.get("/healthz").status_code == 200
     wrong = ({"Authorization": "Bearer wrong"}, {"Authorization": TOKEN.encode()}, {"Cookie": "counterpath-1234=x"})
     for headers in ({}, *wrong):
-        answer = locked.get("/page", headers=headers)
-        assert answer.status_code == 401
-        assert answer.headers["www-authenticate"] == "Bearer"
+        response = locked.get("/page", headers=headers)
+        assert response.status_code == 401
+        assert response.headers["www-authenticate"] == "Bearer"
     assert locked.get("/page", headers={"Authorization": f"bearer {TOKEN}".encode()}).status_code == 200
 
 
 def test_a_browser_brings_the_token_once_and_has_a_cookie_then(locked: httpx.Client) -> None:
-    answer = locked.get("/page", params={"token": TOKEN, "who": "me & you"})
-    assert answer.status_code == 303
-    assert answer.headers["location"] == "/page?who=me+%26+you"
-    cookie = answer.headers["set-cookie"]
+    response = locked.get("/page", params={"token": TOKEN, "who": "me & you"})
+    assert response.status_code == 303
+    assert response.headers["location"] == "/page?who=me+%26+you"
+    cookie = response.headers["set-cookie"]
     assert "HttpOnly" in cookie
     assert "SameSite=strict" in cookie
     assert TOKEN not in cookie
@@ -163,33 +163,33 @@ def test_a_browser_brings_the_token_once_and_has_a_cookie_then(locked: httpx.Cli
 
 def test_a_body_may_be_so_large_and_no_larger(open_to_us: httpx.Client) -> None:
     assert open_to_us.post("/page", content=b"x" * LIMIT).json() == {"size": LIMIT}
-    said = open_to_us.post("/page", content=b"x" * (LIMIT + 1))
-    pieces = open_to_us.post("/page", content=(b"x" * 100 for _ in range(11)))  # in chunks, and it is not said how many
-    for answer in (said, pieces):
-        assert answer.status_code == 413
-        assert answer.json()["error"]["code"] == "too_large"
+    announced = open_to_us.post("/page", content=b"x" * (LIMIT + 1))
+    chunks = open_to_us.post("/page", content=(b"x" * 100 for _ in range(11)))  # of which it is not announced how many
+    for response in (announced, chunks):
+        assert response.status_code == 413
+        assert response.json()["error"]["code"] == "too_large"
     assert open_to_us.post("/page", content=(b"x" * 100 for _ in range(10))).json() == {"size": LIMIT}
 
 
-def test_who_asks_before_sending_too_much_is_told_before(open_to_us: httpx.Client) -> None:
+def test_a_client_that_asks_before_sending_too_much_is_refused_before(open_to_us: httpx.Client) -> None:
     head = b"POST /page HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999999\r\nExpect: 100-continue\r\n\r\n"
-    answer = _raw(open_to_us, head)
-    assert b" 413 " in answer.splitlines()[0]
-    assert b"100 Continue" not in answer
+    response = _raw(open_to_us, head)
+    assert b" 413 " in response.splitlines()[0]
+    assert b"100 Continue" not in response
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "application/jsonx", None])
 def test_the_api_takes_nothing_but_json(open_to_us: httpx.Client, kind: str | None) -> None:
     headers = {} if kind is None else {"Content-Type": kind}
-    answer = open_to_us.post("/v1/echo", content=b"{}", headers=headers)
-    assert answer.status_code == 415
+    response = open_to_us.post("/v1/echo", content=b"{}", headers=headers)
+    assert response.status_code == 415
     assert open_to_us.post("/page", content=b"{}", headers=headers).status_code == 200
 
 
-def test_answers_have_headers_that_keep_browsers_from_guessing(open_to_us: httpx.Client) -> None:
-    for answer in (open_to_us.get("/page"), open_to_us.get("/page", headers={"Host": "evil.example"})):
-        assert answer.headers["x-content-type-options"] == "nosniff"
-        assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+def test_responses_have_headers_that_keep_browsers_from_guessing(open_to_us: httpx.Client) -> None:
+    for response in (open_to_us.get("/page"), open_to_us.get("/page", headers={"Host": "evil.example"})):
+        assert response.headers["x-content-type-options"] == "nosniff"
+        assert "frame-ancestors 'none'" in response.headers["content-security-policy"]
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.7", "::", "example.org"])
@@ -207,5 +207,5 @@ def test_an_address_of_this_machine_needs_none(host: str) -> None:
 
 
 def test_a_failure_is_json(open_to_us: httpx.Client) -> None:
-    answer = open_to_us.post("/v1/echo", content=b"x")
-    assert json.loads(answer.content)["error"].keys() == {"code", "message", "details", "id"}
+    response = open_to_us.post("/v1/echo", content=b"x")
+    assert json.loads(response.content)["error"].keys() == {"code", "message", "details", "id"}

@@ -39,9 +39,9 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("body", "where", "why"), REFUSED)
-def test_what_is_not_json_is_refused_with_its_place(body: bytes, where: str, why: str) -> None:
+@pytest.mark.parametrize(("body", "location", "why"), REFUSED)
+def test_what_is_not_json_is_refused_with_its_location(body: bytes, location: str, why: str) -> None:
     with pytest.raises(NotJsonError) as found:
         parse(body)
-    assert found.value.where == where
+    assert found.value.location == location
     assert why in found.value.why

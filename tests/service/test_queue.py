@@ -1,4 +1,4 @@
-"""The queue of questions: what is answered together, what is refused, and what is dropped."""
+"""The batch queue: what is computed together, what is refused, and what is cancelled."""
 
 import asyncio
 import subprocess
@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from counterpath.service.queue import BusyError, Call, LateError, Line, Question
+from counterpath.service.queue import BatchQueue, BatchStats, BusyError, Job, TimedOutError
 from counterpath.utils.deadline import ShouldStop
 
 T = 20.0
@@ -23,13 +23,13 @@ class Model:
 
     def __init__(self) -> None:
         self.calls: list[list[int]] = []
-        self.overs: list[ShouldStop] = []
+        self.should_stop: list[ShouldStop] = []
         self.begun, self.go_on = threading.Event(), threading.Event()
 
-    def __call__(self, rows: pd.DataFrame, over: ShouldStop) -> list[int]:
+    def __call__(self, rows: pd.DataFrame, should_stop: ShouldStop) -> list[int]:
         numbers = rows["n"].tolist()
         self.calls.append(numbers)
-        self.overs.append(over)
+        self.should_stop.append(should_stop)
         if len(self.calls) == 1:
             self.begun.set()
             assert self.go_on.wait(T)
@@ -38,111 +38,111 @@ class Model:
         return [2 * number for number in numbers]
 
 
-def _question(model: Model, *numbers: int, key: str = "same", seconds: float = T) -> Question[Any, list[int]]:
-    return Question(
+def _job(model: Model, *numbers: int, key: str = "same", seconds: float = T) -> Job[Any, list[int]]:
+    return Job(
         key,
         pd.DataFrame({"n": numbers}),
         model,
-        lambda answer, first, last: answer[first:last],
+        lambda result, first, last: result[first:last],
         time.monotonic() + seconds,
     )
 
 
-def _run(scenario: Callable[[Line, Model], Any], **options: Any) -> tuple[Model, list[Call]]:
-    model, calls = Model(), []
+def _run(scenario: Callable[[BatchQueue, Model], Any], **options: Any) -> tuple[Model, list[BatchStats]]:
+    model, batches = Model(), []
 
     async def main() -> None:
-        line = Line("test", **{"most_waiting": 10, "most_rows": 5, "watch": calls.append, **options})
+        queue = BatchQueue("test", **{"max_waiting": 10, "max_rows": 5, "on_batch": batches.append, **options})
         try:
-            await asyncio.wait_for(scenario(line, model), T)
+            await asyncio.wait_for(scenario(queue, model), T)
         finally:
             model.go_on.set()
-            line.close()
+            queue.close()
 
     asyncio.run(main())
-    return model, calls
+    return model, batches
 
 
-async def _begun(line: Line, model: Model) -> "asyncio.Task[list[int]]":
-    """A question that is being answered until the model is let go."""
-    task = asyncio.create_task(line.ask(_question(model, 0)))
+async def _begun(queue: BatchQueue, model: Model) -> "asyncio.Task[list[int]]":
+    """A job that is being computed until the model is let go."""
+    task = asyncio.create_task(queue.submit(_job(model, 0)))
     await asyncio.to_thread(model.begun.wait, T)
     return task
 
 
-async def _waiting(line: Line, count: int) -> None:
-    while len(line) != count:
+async def _waiting(queue: BatchQueue, count: int) -> None:
+    while len(queue) != count:
         await asyncio.sleep(0.005)
 
 
-def test_equal_questions_that_wait_are_answered_by_one_call_and_each_gets_its_own() -> None:
-    async def scenario(line: Line, model: Model) -> None:
-        first = await _begun(line, model)
-        rest = [asyncio.create_task(line.ask(_question(model, n, n + 10))) for n in (1, 2)]
-        other = asyncio.create_task(line.ask(_question(model, 7, key="other")))
-        await _waiting(line, 3)
-        assert line.busy
+def test_equal_jobs_that_wait_are_computed_together_and_each_gets_its_own_result() -> None:
+    async def scenario(queue: BatchQueue, model: Model) -> None:
+        first = await _begun(queue, model)
+        rest = [asyncio.create_task(queue.submit(_job(model, n, n + 10))) for n in (1, 2)]
+        other = asyncio.create_task(queue.submit(_job(model, 7, key="other")))
+        await _waiting(queue, 3)
+        assert queue.busy
         model.go_on.set()
         assert await asyncio.gather(first, *rest, other) == [[0], [2, 22], [4, 24], [14]]
-        await _waiting(line, 0)
+        await _waiting(queue, 0)
 
-    model, calls = _run(scenario)
+    model, batches = _run(scenario)
     assert model.calls == [[0], [1, 11, 2, 12], [7]]
-    assert [(call.questions, call.rows) for call in calls] == [(1, 1), (2, 4), (1, 1)]
+    assert [(batch.jobs, batch.rows) for batch in batches] == [(1, 1), (2, 4), (1, 1)]
 
 
-def test_a_call_has_only_so_many_rows_unless_a_question_alone_has_more() -> None:
-    async def scenario(line: Line, model: Model) -> None:
-        first = await _begun(line, model)
-        rest = [asyncio.create_task(line.ask(_question(model, *range(count)))) for count in (3, 4, 2, 9)]
-        await _waiting(line, 4)
+def test_a_batch_has_only_so_many_rows_unless_a_job_alone_has_more() -> None:
+    async def scenario(queue: BatchQueue, model: Model) -> None:
+        first = await _begun(queue, model)
+        rest = [asyncio.create_task(queue.submit(_job(model, *range(count)))) for count in (3, 4, 2, 9)]
+        await _waiting(queue, 4)
         model.go_on.set()
-        answers = await asyncio.gather(first, *rest)
-        assert [len(answer) for answer in answers] == [1, 3, 4, 2, 9]
+        results = await asyncio.gather(first, *rest)
+        assert [len(result) for result in results] == [1, 3, 4, 2, 9]
 
     model, _ = _run(scenario)
     assert [len(rows) for rows in model.calls] == [1, 5, 4, 9]
 
 
 def test_a_full_queue_refuses_and_says_when_to_try_again() -> None:
-    async def scenario(line: Line, model: Model) -> None:
-        first = await _begun(line, model)
-        second = asyncio.create_task(line.ask(_question(model, 1)))
-        await _waiting(line, 1)
-        with pytest.raises(BusyError, match="1 questions are waiting, as many as may") as refused:
-            await line.ask(_question(model, 2))
+    async def scenario(queue: BatchQueue, model: Model) -> None:
+        first = await _begun(queue, model)
+        second = asyncio.create_task(queue.submit(_job(model, 1)))
+        await _waiting(queue, 1)
+        with pytest.raises(BusyError, match="1 requests are waiting, as many as may") as refused:
+            await queue.submit(_job(model, 2))
         assert 1 <= refused.value.retry_after <= 60
         model.go_on.set()
         assert await asyncio.gather(first, second) == [[0], [2]]
 
-    _run(scenario, most_waiting=1)
+    _run(scenario, max_waiting=1)
 
 
-def test_one_bad_question_does_not_fail_those_that_were_asked_with_it() -> None:
-    async def scenario(line: Line, model: Model) -> None:
-        first = await _begun(line, model)
-        rest = [asyncio.create_task(line.ask(_question(model, n))) for n in (1, -1, 2)]
-        await _waiting(line, 3)
+def test_one_bad_job_does_not_fail_those_of_its_batch() -> None:
+    async def scenario(queue: BatchQueue, model: Model) -> None:
+        first = await _begun(queue, model)
+        rest = [asyncio.create_task(queue.submit(_job(model, n))) for n in (1, -1, 2)]
+        await _waiting(queue, 3)
         model.go_on.set()
-        answers = await asyncio.gather(first, *rest, return_exceptions=True)
-        assert answers[0:2] == [[0], [2]]
-        assert str(answers[2]) == "no number is below 0"
-        assert answers[3] == [4]
-        while line.busy:
+        results = await asyncio.gather(first, *rest, return_exceptions=True)
+        assert results[0:2] == [[0], [2]]
+        assert str(results[2]) == "no number is below 0"
+        assert results[3] == [4]
+        while queue.busy:
             await asyncio.sleep(0.005)
 
     model, _ = _run(scenario)
     assert model.calls == [[0], [1, -1, 2], [1], [-1], [2]]
 
 
-def test_a_question_that_is_late_is_answered_so_at_once_and_dropped_if_it_waits() -> None:
-    async def scenario(line: Line, model: Model) -> None:
-        first = await _begun(line, model)
+def test_a_job_times_out_at_once_and_is_cancelled_if_it_waits() -> None:
+    async def scenario(queue: BatchQueue, model: Model) -> None:
+        first = await _begun(queue, model)
         started = time.monotonic()
-        with pytest.raises(LateError, match="try more seconds"):
-            await line.ask(_question(model, 1, seconds=0.1))
+        with pytest.raises(TimedOutError, match="try a longer time_limit"):
+            await queue.submit(_job(model, 1, seconds=0.1))
         assert time.monotonic() - started < 5
-        assert len(line) == 0
+        assert len(queue) == 0
         model.go_on.set()
         assert await first == [0]
 
@@ -150,108 +150,108 @@ def test_a_question_that_is_late_is_answered_so_at_once_and_dropped_if_it_waits(
     assert model.calls == [[0]]
 
 
-@pytest.mark.parametrize("late", [True, False])
-def test_a_call_goes_on_as_long_as_anybody_waits(late: bool) -> None:
-    """The first of the two questions that it answers is late or gone; the second waits on."""
+@pytest.mark.parametrize("timed_out", [True, False])
+def test_a_batch_goes_on_as_long_as_anybody_waits(timed_out: bool) -> None:
+    """The first of its two jobs times out or is cancelled; the second waits on."""
 
-    async def scenario(line: Line, model: Model) -> None:
-        blocking = await _begun(line, model)
-        tasks = [asyncio.create_task(line.ask(_question(model, n, seconds=s))) for n, s in ((1, 0.5), (2, T))]
-        await _waiting(line, 2)
+    async def scenario(queue: BatchQueue, model: Model) -> None:
+        blocking = await _begun(queue, model)
+        tasks = [asyncio.create_task(queue.submit(_job(model, n, seconds=s))) for n, s in ((1, 0.5), (2, T))]
+        await _waiting(queue, 2)
         model.begun.clear()
-        model.calls.clear()  # so that the next call waits, too
+        model.calls.clear()  # so that the next batch waits, too
         gate, model.go_on = model.go_on, threading.Event()
         gate.set()
         assert await blocking == [0]
         assert await asyncio.to_thread(model.begun.wait, T)
-        (over,) = model.overs[1:]
-        assert not over()
-        if not late:
+        (should_stop,) = model.should_stop[1:]
+        assert not should_stop()
+        if not timed_out:
             tasks[0].cancel()
-        with pytest.raises(LateError if late else asyncio.CancelledError):
+        with pytest.raises(TimedOutError if timed_out else asyncio.CancelledError):
             await tasks[0]
-        assert not over(), "somebody waits"
+        assert not should_stop(), "somebody waits"
         tasks[1].cancel()
         with pytest.raises(asyncio.CancelledError):
             await tasks[1]
-        assert over()
+        assert should_stop()
         model.go_on.set()
 
     model, _ = _run(scenario)
     assert model.calls == [[1, 2]]
 
 
-def test_who_goes_away_is_not_answered_and_waits_no_longer() -> None:
-    async def scenario(line: Line, model: Model) -> None:
-        first = await _begun(line, model)
-        second = asyncio.create_task(line.ask(_question(model, 1)))
-        await _waiting(line, 1)
+def test_a_cancelled_job_is_not_computed_and_waits_no_longer() -> None:
+    async def scenario(queue: BatchQueue, model: Model) -> None:
+        first = await _begun(queue, model)
+        second = asyncio.create_task(queue.submit(_job(model, 1)))
+        await _waiting(queue, 1)
         for task in (first, second):
             task.cancel()
         await asyncio.gather(first, second, return_exceptions=True)
-        assert len(line) == 0
+        assert len(queue) == 0
         model.go_on.set()
-        assert await line.ask(_question(model, 3)) == [6]
+        assert await queue.submit(_job(model, 3)) == [6]
 
     model, _ = _run(scenario)
     assert model.calls == [[0], [3]]
 
 
-def test_a_closed_line_gives_up_what_it_has_and_refuses_whoever_comes() -> None:
-    async def scenario(line: Line, model: Model) -> None:
-        first = await _begun(line, model)
-        second = asyncio.create_task(line.ask(_question(model, 1)))
-        await _waiting(line, 1)
-        line.close()
+def test_a_closed_queue_cancels_what_it_has_and_refuses_what_comes() -> None:
+    async def scenario(queue: BatchQueue, model: Model) -> None:
+        first = await _begun(queue, model)
+        second = asyncio.create_task(queue.submit(_job(model, 1)))
+        await _waiting(queue, 1)
+        queue.close()
         for task in (first, second):
             with pytest.raises(BusyError, match="stopping"):
                 await task
         with pytest.raises(BusyError, match="stopping"):
-            await line.ask(_question(model, 1))
-        assert line.busy, "the call itself goes on until it looks"
-        assert model.overs[0]()
+            await queue.submit(_job(model, 1))
+        assert queue.busy, "the batch itself goes on until it looks"
+        assert model.should_stop[0]()
         model.go_on.set()
-        while line.alive:
+        while queue.busy or any(thread.name.startswith("test") for thread in threading.enumerate()):
             await asyncio.sleep(0.005)
-        assert not line.busy
+        queue.close()  # again, which does nothing
 
     model, _ = _run(scenario)
     assert model.calls == [[0]]
 
 
-def test_an_error_of_the_model_that_looks_like_lateness_is_told_as_it_is() -> None:
-    async def scenario(line: Line, model: Model) -> None:
-        def late(rows: pd.DataFrame, over: ShouldStop) -> Any:
+def test_a_timeout_of_the_model_itself_is_raised_as_it_is() -> None:
+    async def scenario(queue: BatchQueue, model: Model) -> None:
+        def time_out(rows: pd.DataFrame, should_stop: ShouldStop) -> Any:
             raise TimeoutError("the model's own server")
 
-        question = Question("x", pd.DataFrame({"n": [1]}), late, lambda answer, first, last: answer)
+        job = Job("x", pd.DataFrame({"n": [1]}), time_out, lambda result, first, last: result)
         with pytest.raises(TimeoutError, match="own server"):
-            await line.ask(question)
+            await queue.submit(job)
 
     _run(scenario)
 
 
-def test_a_process_ends_well_while_a_line_computes() -> None:
+def test_a_process_ends_well_while_a_queue_computes() -> None:
     """A thread that is in torch when the interpreter goes away would break the process."""
     code = """if True:
         import asyncio, time
         import pandas as pd, torch
-        from counterpath.app.line import LateError, Line, Question
+        from counterpath.service.queue import BatchQueue, Job, TimedOutError
 
-        def compute(rows, seconds):
+        def compute(rows, should_stop):
             until = time.monotonic() + 1.5
             while time.monotonic() < until:
                 torch.rand(50, 50) @ torch.rand(50, 50)
 
         async def main():
-            line = Line("busy", most_waiting=1, most_rows=1)
-            question = Question("x", pd.DataFrame({"n": [1]}), compute, print, time.monotonic() + 0.2)
+            queue = BatchQueue("busy", max_waiting=1, max_rows=1)
+            job = Job("x", pd.DataFrame({"n": [1]}), compute, print, time.monotonic() + 0.2)
             try:
-                await line.ask(question)
-            except LateError:
-                print("late")
+                await queue.submit(job)
+            except TimedOutError:
+                print("timed out")
 
         asyncio.run(main())
     """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "late\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "timed out\n", "")

@@ -1,7 +1,7 @@
 """Whatever the description of the service allows and forbids, sent to it: Schemathesis with all its checks.
 
 It runs as a program of its own, which alone has all its phases: the description's examples, every boundary of every
-field (that is most of the requests), and random questions.
+field (that is most of the requests), and random requests.
 """
 
 import os
@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from counterpath.service.api import create
-from counterpath.service.dispatcher import Desk
+from counterpath.service.dispatcher import Dispatcher
 from counterpath.service.settings import Settings
 from tests.tables import LABEL, small
 
@@ -27,11 +27,11 @@ HERE = Path(__file__).parent
     "ignore::counterpath.utils.errors.CounterpathWarning"
 )  # that the model is not good, which it is not
 def test_the_service_keeps_to_its_description(people: pd.DataFrame, tmp_path: Path) -> None:
-    # Which questions are taken does not depend on how good the search is, so it may be quick.
+    # Which requests are taken does not depend on how good the search is, so it may be quick.
     few = people[["city", "size", "children", "debt", LABEL]].head(200)
     quick = small(method="nearest", epochs=5).fit(few, LABEL)
     settings = Settings(rows=5)
-    with served(create(Desk({"people": quick}, settings), settings)) as address:
+    with served(create(Dispatcher({"people": quick}, settings), settings)) as address:
         done = subprocess.run(
             [
                 *(sys.executable, "-m", "schemathesis.cli", "--config-file", HERE / "schemathesis.toml", "run"),

@@ -21,7 +21,7 @@ import pytest
 
 import counterpath
 from counterpath.cli import main
-from counterpath.service.schemas import records
+from counterpath.service.schemas import json_records
 from counterpath.utils.files import write_json
 from tests.browsing import chromium
 
@@ -76,7 +76,7 @@ def running(model_folder: Path) -> Iterator[Service]:
 
 @pytest.fixture(scope="module")
 def rows(loans: pd.DataFrame) -> list[dict[str, Any]]:
-    return records(loans.drop(columns="loan").head(100))
+    return json_records(loans.drop(columns="loan").head(100))
 
 
 def test_huge_bodies_are_refused_and_never_held(running: Service) -> None:
@@ -94,25 +94,25 @@ def test_huge_bodies_are_refused_and_never_held(running: Service) -> None:
 def test_many_clients_are_answered_together_and_health_at_once(running: Service, rows: list[dict[str, Any]]) -> None:
     taken = []
 
-    def ask(place: int) -> list[int]:
+    def post(row: int) -> list[int]:
         with httpx.Client(base_url=running.address, timeout=60) as client:
-            asked = {"rows": [rows[place]], "target_class": "yes"}
-            return [client.post("/v1/models/loans:explain", json=asked).status_code for _ in range(4)]
+            request = {"rows": [rows[row]], "target_class": "yes"}
+            return [client.post("/v1/models/loans:explain", json=request).status_code for _ in range(4)]
 
     with ThreadPoolExecutor(8) as clients, httpx.Client(base_url=running.address) as client:
-        asking = [clients.submit(ask, place) for place in range(8)]
-        while not all(each.done() for each in asking):
+        posting = [clients.submit(post, row) for row in range(8)]
+        while not all(each.done() for each in posting):
             started = time.monotonic()
             assert client.get("/healthz").status_code == 200
             taken.append(time.monotonic() - started)
             time.sleep(0.01)
-        statuses = [status for each in asking for status in each.result()]
+        statuses = [status for each in posting for status in each.result()]
     assert statuses == [200] * 32
     assert sorted(taken)[len(taken) // 2] < 0.1
     text = httpx.get(f"{running.address}/metrics").text
-    questions = float(re.search(r'batch_questions_sum{kind="explain"} (\S+)', text)[1])  # type: ignore[index]
-    calls = float(re.search(r'batch_questions_count{kind="explain"} (\S+)', text)[1])  # type: ignore[index]
-    assert questions / calls > 1.5
+    requests = float(re.search(r'batch_requests_sum{kind="explain"} (\S+)', text)[1])  # type: ignore[index]
+    batches = float(re.search(r'batch_requests_count{kind="explain"} (\S+)', text)[1])  # type: ignore[index]
+    assert requests / batches > 1.5
 
 
 def test_the_benchmark_measures_and_judges(model_folder: Path, rows: list[dict[str, Any]], tmp_path: Path) -> None:
@@ -125,18 +125,18 @@ def test_the_benchmark_measures_and_judges(model_folder: Path, rows: list[dict[s
     figures = benchmark.load(model_folder, write_json(tmp_path / "people.json", rows), 4, 2.0)
     assert figures["statuses"].keys() == {"200"}
     assert figures["health_p50"] < 0.1
-    assert figures["questions_a_call"] > 1
+    assert figures["requests_per_batch"] > 1
     judged = benchmark.verdicts(figures, figures, figures)
     assert judged["no 5xx but 503"]
     assert not judged["at least 5 times the throughput of one client"]  # it is compared with itself
 
 
 def test_the_documentation_loads_from_the_service_alone(running: Service) -> None:
-    asked: list[str] = []
+    loaded: list[str] = []
     problems: list[str] = []
     with chromium() as browser:
         page = browser.new_page()
-        page.on("request", lambda request: asked.append(request.url))
+        page.on("request", lambda request: loaded.append(request.url))
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
         page.goto(f"{running.address}/docs")
@@ -144,38 +144,38 @@ def test_the_documentation_loads_from_the_service_alone(running: Service) -> Non
         page.get_by_role("button", name="Execute").click()
         page.locator(".responses-table.live-responses-table .response-col_status").get_by_text("200").wait_for()
     assert problems == []
-    assert f"{running.address}/v1/models/loans:explain" in asked
-    assert [url for url in asked if not url.startswith((running.address, "data:", "blob:"))] == []
+    assert f"{running.address}/v1/models/loans:explain" in loaded
+    assert [url for url in loaded if not url.startswith((running.address, "data:", "blob:"))] == []
 
 
-def test_it_answers_what_it_has_before_it_stops(model_folder: Path, rows: list[dict[str, Any]]) -> None:
+def test_it_finishes_what_it_has_before_it_stops(model_folder: Path, rows: list[dict[str, Any]]) -> None:
     with serving(model_folder) as service, ThreadPoolExecutor(1) as others:
-        asked = {"rows": rows[:60], "target_class": "yes", "confidence": 0.8, "plans": 2}
-        question = others.submit(httpx.post, f"{service.address}/v1/models/loans:explain", json=asked, timeout=100)
+        request = {"rows": rows[:60], "target_class": "yes", "confidence": 0.8, "plans": 2}
+        explanation = others.submit(httpx.post, f"{service.address}/v1/models/loans:explain", json=request, timeout=100)
         time.sleep(0.5)
         service.process.send_signal(signal.SIGTERM)
         with contextlib.suppress(httpx.TransportError):  # it may be gone already
             while httpx.get(f"{service.address}/readyz").status_code != 503:
                 time.sleep(0.01)
-        assert question.result().status_code == 200
+        assert explanation.result().status_code == 200
         assert service.process.wait(30) == 0
     assert "Traceback" not in "".join(service.said)
 
 
 def test_it_does_not_wait_for_longer_than_its_grace(model_folder: Path, rows: list[dict[str, Any]]) -> None:
     with serving(model_folder, "--grace", "0.2") as service, ThreadPoolExecutor(1) as others:
-        asked = {"rows": rows, "target_class": "yes", "confidence": 0.99, "plans": 9, "method": "rsgd"}
-        question = others.submit(httpx.post, f"{service.address}/v1/models/loans:explain", json=asked, timeout=100)
+        request = {"rows": rows, "target_class": "yes", "confidence": 0.99, "plans": 9, "method": "rsgd"}
+        explanation = others.submit(httpx.post, f"{service.address}/v1/models/loans:explain", json=request, timeout=100)
         time.sleep(0.7)
         service.process.send_signal(signal.SIGTERM)
         started = time.monotonic()
         assert service.process.wait(30) == 0
         assert time.monotonic() - started < 15
-        answer = question.result()
-    assert answer.status_code == 503
-    assert answer.headers["retry-after"] == "5"
+        response = explanation.result()
+    assert response.status_code == 503
+    assert response.headers["retry-after"] == "5"
     said = "".join(service.said)
-    assert "some questions were not answered within 0.2 seconds, and are given up" in said
+    assert "some requests were not answered within 0.2 seconds, and are cancelled" in said
     assert "Traceback" not in said
 
 
@@ -203,7 +203,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("arguments", "said"), MISTAKES)
-def test_mistakes_are_told_in_a_line(
+def test_mistakes_are_reported_in_a_line(
     model_folder: Path, arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["serve", *(argument.replace("MODEL", str(model_folder)) for argument in arguments)]) == 2

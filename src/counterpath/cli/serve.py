@@ -59,7 +59,7 @@ def serve(
 
     from counterpath.explainer.explainer import Explainer
     from counterpath.service import api, guard, server
-    from counterpath.service.dispatcher import Desk
+    from counterpath.service.dispatcher import Dispatcher
     from counterpath.service.settings import Settings
     from counterpath.utils.devices import resolve_device
 
@@ -84,7 +84,7 @@ def serve(
     explainers = {name: Explainer.load(folder, model=user_model, device=device) for name, folder in folders.items()}
     for explainer in explainers.values():
         explainer.progress = False
-    dispatcher = Desk(explainers, settings)
+    dispatcher = Dispatcher(explainers, settings)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING)
     stopped_by = server.run(
         api.create(dispatcher, settings),

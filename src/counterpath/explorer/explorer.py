@@ -11,6 +11,7 @@ from nicegui import background_tasks, ui
 
 from counterpath.data.constraints import parse_count
 from counterpath.explainer.compare import COMPARED, Comparison
+from counterpath.explainer.request import Request
 from counterpath.explanation import Explanation
 from counterpath.explorer import parts, state
 from counterpath.explorer.figures import Relief, map_figure
@@ -22,8 +23,7 @@ from counterpath.explorer.request_form import Wanting, available
 from counterpath.explorer.results import Answers, Bookmarks, Methods, TakingHome, Walking
 from counterpath.explorer.state import BOTH, Plan, plans_of
 from counterpath.search.methods import NEAREST
-from counterpath.service.dispatcher import Desk
-from counterpath.service.schemas import Asked
+from counterpath.service.dispatcher import Dispatcher
 from counterpath.utils.errors import InputError
 
 _PARTS = {
@@ -41,11 +41,11 @@ class Explorer:
 
     Args:
         opened: The model, and whom to pick from.
-        desk: Where it is asked.
+        dispatcher: Where it is asked.
     """
 
-    def __init__(self, opened: Opened, desk: Desk) -> None:
-        self._model, self._explainer, self._desk = opened.name, opened.explainer, desk
+    def __init__(self, opened: Opened, dispatcher: Dispatcher) -> None:
+        self._model, self._explainer, self._dispatcher = opened.name, opened.explainer, dispatcher
         self._relief: Relief | None = None
         self._result: Explanation | None = None
         self._tables: dict[str, pd.DataFrame] = {}
@@ -53,7 +53,9 @@ class Explorer:
         parts.links("Parts of the page", _PARTS)
         with ui.element("div").classes("cp-main") as self._root:
             with ui.element("div").classes("cp-column"):
-                self._form = Form(opened, desk, lambda: self._wanting.want.target_class, self._forget, self._outdated)
+                self._form = Form(
+                    opened, dispatcher, lambda: self._wanting.want.target_class, self._forget, self._outdated
+                )
             with ui.element("div").classes("cp-column"):
                 self._build_results()
         ui.context.client.on_delete(self._leave)
@@ -105,7 +107,7 @@ class Explorer:
         row = self._sound_row()
         asked = self._asked()
         self._wanting.busy("Looking for a plan …")
-        first = await self._desk.explain(self._model, row, replace(asked, plans=1))
+        first = await self._dispatcher.explain(self._model, row, replace(asked, plans=1))
         plans = plans_of(first)
         self._answers.show(plans)
         # Meanwhile the browser has the plan: nothing is drawn before.
@@ -113,7 +115,7 @@ class Explorer:
         self._show(first, plans)
         if asked.plans > 1 and plans[0].status.found:
             self._wanting.busy(f"Here is one; looking for {asked.plans} that differ …")
-            result = await self._desk.explain(self._model, row, asked)
+            result = await self._dispatcher.explain(self._model, row, asked)
             plans = plans_of(result)
             self._answers.show(plans)
             self._show(result, plans)
@@ -125,15 +127,15 @@ class Explorer:
             raise InputError("Something about the values or limits cannot be; it is marked in red.")
         return row
 
-    def _asked(self) -> Asked:
+    def _asked(self) -> Request:
         want = self._wanting.want
         parse_count("plans", want.plans)
         said = state.arguments(self._explainer.schema_, self._form.limits)
-        return Asked(**vars(want), **said)
+        return Request(**vars(want), **said)
 
     async def _relief_of(self, row: pd.DataFrame) -> Relief | None:
         # A function of its own for each question: two are never answered by one call.
-        return await self._desk.lend(self._model, row, lambda explainer, person: relief_for(explainer, person))
+        return await self._dispatcher.run(self._model, row, lambda explainer, person: relief_for(explainer, person))
 
     def _show(self, result: Explanation, plans: list[Plan]) -> None:
         self._result = result
@@ -159,7 +161,7 @@ class Explorer:
             self._methods.busy(f"{name} …")
             self._wanting.busy(f"Comparing: {name} …")
             started = time.monotonic()
-            results[name] = await self._desk.explain(self._model, row, replace(asked, method=name))
+            results[name] = await self._dispatcher.explain(self._model, row, replace(asked, method=name))
             seconds[name] = time.monotonic() - started
         table = await asyncio.to_thread(Comparison(results, seconds).table)
         self._tables = {"Methods on this person": table}

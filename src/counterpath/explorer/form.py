@@ -16,7 +16,7 @@ from counterpath.explanation import wording
 from counterpath.explorer import parts, state
 from counterpath.explorer.opening import Opened
 from counterpath.explorer.state import BOTH, MOST_MATCHES, Limit, People, framed
-from counterpath.service.dispatcher import Desk
+from counterpath.service.dispatcher import Dispatcher
 from counterpath.utils.errors import CounterpathError
 
 
@@ -302,7 +302,7 @@ class Form:
 
     Args:
         opened: The model, and whom to pick from.
-        desk: Where it is asked.
+        dispatcher: Where it is asked.
         wanted: The class that is wanted now.
         on_other: Called when somebody else is on the page.
         on_edit: Called when a value was edited, or a limit.
@@ -311,12 +311,12 @@ class Form:
     def __init__(
         self,
         opened: Opened,
-        desk: Desk,
+        dispatcher: Dispatcher,
         wanted: Callable[[], Any],
         on_other: Callable[[], None],
         on_edit: Callable[[], None],
     ) -> None:
-        self._opened, self._desk, self._on_other, self._on_edit = opened, desk, on_other, on_edit
+        self._opened, self._dispatcher, self._on_other, self._on_edit = opened, dispatcher, on_other, on_edit
         self._label: Any = ""
         self._asking: asyncio.Task[Any] | None = None
         with parts.section("person", "Person", "Pick somebody, then change any value below."):
@@ -394,7 +394,7 @@ class Form:
             self._decision.unknown("A value cannot be; it is marked in red.")
             return
         try:
-            answers = await self._desk.predict(self._opened.name, row)
+            answers = await self._dispatcher.predict(self._opened.name, row)
         except CounterpathError as error:
             self._decision.unknown(str(error))
         else:

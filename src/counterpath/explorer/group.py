@@ -12,7 +12,7 @@ from nicegui import background_tasks, events, ui
 from counterpath.data.schema import Number
 from counterpath.data.tables import parse_table
 from counterpath.explainer.explainer import Explainer
-from counterpath.explainer.request import OTHER
+from counterpath.explainer.request import OTHER, Request
 from counterpath.explanation import Explanation, wording
 from counterpath.explanation.milestones import MILESTONES
 from counterpath.explorer import parts
@@ -20,8 +20,7 @@ from counterpath.explorer.group_findings import Findings, together
 from counterpath.explorer.request_form import available, favourable
 from counterpath.explorer.results import Tables, TakingHome
 from counterpath.explorer.state import People
-from counterpath.service.dispatcher import Desk
-from counterpath.service.schemas import Asked
+from counterpath.service.dispatcher import Dispatcher
 from counterpath.utils.errors import CounterpathError, InputError
 
 MOST = 1000
@@ -117,9 +116,9 @@ class GroupAsking:
         self.count()
 
     @property
-    def asked(self) -> Asked:
+    def asked(self) -> Request:
         """What is asked for each person."""
-        return Asked(
+        return Request(
             target_class=self._target.value,
             confidence=self._confidence.value,
             method=str(self._method.value),
@@ -276,30 +275,30 @@ _STYLE = """
 """
 
 
-def group_view(desk: Desk, model: str, people: People, on_open: Open | None = None) -> "GroupView":
+def group_view(dispatcher: Dispatcher, model: str, people: People, on_open: Open | None = None) -> "GroupView":
     """Build the group view into the current container.
 
     Args:
-        desk: Where the model is asked.
+        dispatcher: Where the model is asked.
         model: The name of the model.
         people: Whom to choose from, until another table is uploaded.
         on_open: Called with a person who is to be looked at alone; without it nobody can be.
     """
-    return GroupView(desk, model, people, on_open)
+    return GroupView(dispatcher, model, people, on_open)
 
 
 class GroupView:
     """The group view of one tab."""
 
-    def __init__(self, desk: Desk, model: str, people: People, on_open: Open | None) -> None:
-        self._desk, self._model, self._on_open = desk, model, on_open
+    def __init__(self, dispatcher: Dispatcher, model: str, people: People, on_open: Open | None) -> None:
+        self._dispatcher, self._model, self._on_open = dispatcher, model, on_open
         self._result: Explanation | None = None
         self._findings: Findings | None = None
         self._work: asyncio.Task[Any] | None = None
         ui.add_css(_STYLE)
         with ui.element("div").classes("cp-column") as self._root:
             with parts.section("group", "Many people at once", _LEAD):
-                self._asking = GroupAsking(desk.models[model], people)
+                self._asking = GroupAsking(dispatcher.models[model], people)
                 self._problem = parts.problem()
                 self._build_buttons()
             self._outer = ui.element("div").classes("cp-column")
@@ -333,7 +332,7 @@ class GroupView:
         results: list[Explanation] = []
         for first in range(0, len(rows), _AT_ONCE):
             self._busy(first, len(rows))
-            results.append(await self._desk.explain(self._model, rows.iloc[first : first + _AT_ONCE], asked))
+            results.append(await self._dispatcher.explain(self._model, rows.iloc[first : first + _AT_ONCE], asked))
         self._busy(len(rows), len(rows))
         result = together(results)
         summary = await asyncio.to_thread(result.summary)

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from counterpath.explainer.explainer import Explainer
 from counterpath.explorer.state import People
-from counterpath.service.dispatcher import Desk
+from counterpath.service.dispatcher import Dispatcher
 from counterpath.utils.errors import CounterpathError
 from counterpath.utils.progress import listen, track
 
@@ -47,7 +47,7 @@ class Opened:
     """What the page is about.
 
     Attributes:
-        name: The name of the model at the desk.
+        name: The name of the model at the dispatcher.
         explainer: The model.
         people: Whom to pick from.
     """
@@ -61,9 +61,9 @@ class Opening:
     """Opens a model, and knows how far that is.
 
     Args:
-        title: What the model is called; at the desk its name has only what an address may have.
+        title: What the model is called; at the dispatcher its name has only what an address may have.
         load: Makes or reads it.
-        desk: Where questions to it will be answered.
+        dispatcher: Where questions to it will be answered.
 
     Attributes:
         stage: What is being done now.
@@ -72,13 +72,13 @@ class Opening:
         problem: Why it will never be there, or nothing.
     """
 
-    def __init__(self, title: str, load: Load, desk: Desk) -> None:
+    def __init__(self, title: str, load: Load, dispatcher: Dispatcher) -> None:
         self.title = title
         self.stage = Stage("Starting")
         self.past: list[str] = []
         self.opened: Opened | None = None
         self.problem = ""
-        self._load, self._desk = load, desk
+        self._load, self._dispatcher = load, dispatcher
         self._thread = threading.Thread(target=self._run, name="opening", daemon=True)
 
     def start(self) -> None:
@@ -110,7 +110,7 @@ class Opening:
         with track("Warming up", total=2, shown=False) as advance:
             warm_up(explainer, people, advance)
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", self.title).strip("-._")[:_LONGEST] or "model"
-        self._desk.models[name] = explainer
+        self._dispatcher.models[name] = explainer
         self.opened = Opened(name, explainer, people)
 
     def _heard(self, description: str, done: int, total: int, note: str) -> None:

@@ -16,7 +16,7 @@ from counterpath.explorer.explorer import Explorer
 from counterpath.explorer.group import group_view
 from counterpath.explorer.opening import Load, Opened, Opening
 from counterpath.service import api, server
-from counterpath.service.dispatcher import Desk
+from counterpath.service.dispatcher import Dispatcher
 from counterpath.service.settings import Settings
 
 TITLE = "Counterpath"
@@ -25,13 +25,13 @@ _POLL_SECONDS = 0.25
 _PATIENCE = 60.0
 
 
-def mount(app: FastAPI, opening: Opening, desk: Desk) -> None:
+def mount(app: FastAPI, opening: Opening, dispatcher: Dispatcher) -> None:
     """Put the explorer on an app, at `/`.
 
     Args:
         app: What serves it; its own routes come first.
         opening: The model, which may still be on its way.
-        desk: Where questions to it are answered.
+        dispatcher: Where questions to it are answered.
     """
 
     @ui.page("/", title=TITLE)
@@ -41,9 +41,9 @@ def mount(app: FastAPI, opening: Opening, desk: Desk) -> None:
         outer = ui.element("div")
         with outer:
             if opening.opened is not None:
-                _tabs(opening.opened, desk)
+                _tabs(opening.opened, dispatcher)
             else:
-                _Waiting(opening, desk, outer)
+                _Waiting(opening, dispatcher, outer)
 
     ui.run_with(
         app,
@@ -66,7 +66,7 @@ def _notice() -> None:
     parts.text("p", NOTICE, "cp-notice").props["role"] = "note"
 
 
-def _tabs(opened: Opened, desk: Desk) -> None:
+def _tabs(opened: Opened, dispatcher: Dispatcher) -> None:
     """One person, and many people."""
 
     def look_at(row: pd.DataFrame) -> None:
@@ -80,16 +80,16 @@ def _tabs(opened: Opened, desk: Desk) -> None:
     # A figure that is kept while it is out of sight cannot be resized there, and complains.
     with ui.tab_panels(tabs, value=_ONE, animated=False, keep_alive=False).classes("cp-panels"):
         with ui.tab_panel(_ONE):
-            explorer = Explorer(opened, desk)
+            explorer = Explorer(opened, dispatcher)
         with ui.tab_panel(_MANY), ui.element("div").classes("cp-wide"):
-            group_view(desk, opened.name, opened.people, look_at)
+            group_view(dispatcher, opened.name, opened.people, look_at)
 
 
 class _Waiting:
     """What is shown until the model is there."""
 
-    def __init__(self, opening: Opening, desk: Desk, outer: ui.element) -> None:
-        self._opening, self._desk, self._outer = opening, desk, outer
+    def __init__(self, opening: Opening, dispatcher: Dispatcher, outer: ui.element) -> None:
+        self._opening, self._dispatcher, self._outer = opening, dispatcher, outer
         _notice()
         with ui.element("div").classes("cp-section cp-opening"):
             self._title = parts.text("h2", "The model is on its way", "cp-title")
@@ -109,7 +109,7 @@ class _Waiting:
             self._timer.cancel()
             self._outer.clear()
             with self._outer:
-                _tabs(opening.opened, self._desk)
+                _tabs(opening.opened, self._dispatcher)
             return
         stage = opening.stage
         of = f" ({stage.done} of {stage.total})" if stage.total else " …"
@@ -141,17 +141,17 @@ def serve(title: str, load: Load, settings: Settings, announce: Callable[[str], 
     Raises:
         InputError: The address cannot be listened at, or would be open to everybody.
     """
-    desk = Desk({}, settings)
-    opening = Opening(title, load, desk)
-    app = api.create(desk, settings)
-    mount(app, opening, desk)
+    dispatcher = Dispatcher({}, settings)
+    opening = Opening(title, load, dispatcher)
+    app = api.create(dispatcher, settings)
+    mount(app, opening, dispatcher)
     pages.on_startup(lambda: _publish(app, opening))
     opening.start()
     with warnings.catch_warnings():
         # NiceGUI looks through all objects of the process for its server, and torch has some that do not like it.
         warnings.filterwarnings("ignore", message=".*torch.distributed.reduce_op", category=FutureWarning)
-        stopped_by = server.run(app, desk, settings, announce)
-    return stopped_by, desk.busy or opening.running
+        stopped_by = server.run(app, dispatcher, settings, announce)
+    return stopped_by, dispatcher.busy or opening.running
 
 
 async def _publish(app: FastAPI, opening: Opening) -> None:

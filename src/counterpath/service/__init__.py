@@ -1,1 +1,1 @@
-"""The explorer and the service: explanations in a browser and over HTTP. They need the extra `app`."""
+"""The HTTP API: explanations and predictions of fitted models as JSON. It needs the extra `app`."""

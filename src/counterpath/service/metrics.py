@@ -1,4 +1,4 @@
-"""What Prometheus is told: requests, their duration, what waits, what was computed together, and memory."""
+"""Metrics for Prometheus: requests, their duration, what waits, what was computed together, and memory."""
 
 import time
 from collections.abc import Iterator
@@ -8,101 +8,94 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from counterpath.service.dispatcher import Desk
+from counterpath.service.dispatcher import Dispatcher
 from counterpath.service.problems import unexpected
-from counterpath.service.queue import Call
+from counterpath.service.queue import BatchStats
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+"""Prometheus's usual buckets, and beyond them up to the longest time limit."""
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-GONE = 499
-"""The status of a request whose client went away before it was answered; nobody is told."""
+"""Powers of two, up to more jobs than can wait by default."""
+CLIENT_GONE = 499
+"""The status of a request whose client went away before it was answered, as nginx has it; it is only counted."""
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
 
 
-class Meter:
-    """Counts requests and calls, in a registry of its own."""
+class Metrics(Collector):
+    """Counts requests and batches, in a registry of its own."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.registry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)
-        self.registry.register(_Waiting(desk))
-        self._requests = Counter(
-            "counterpath_requests", "Requests.", ("route", "method", "status"), registry=self.registry
-        )
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+        self.registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        registry.register(self)
+        self._requests = Counter("counterpath_requests", "Requests.", ("route", "method", "status"), registry=registry)
         self._latency = Histogram(
             "counterpath_request_seconds",
-            "From a request to the end of its answer.",
+            "From a request to the end of its response.",
             ("route",),
             buckets=_SECONDS,
-            registry=self.registry,
+            registry=registry,
         )
         self._batches = Histogram(
-            "counterpath_batch_questions",
-            "Questions that were answered by one call.",
+            "counterpath_batch_requests",
+            "Requests that were computed together.",
             ("kind",),
             buckets=_SIZES,
-            registry=self.registry,
+            registry=registry,
         )
-        self._calls = Histogram(
-            "counterpath_call_seconds", "How long a call took.", ("kind",), buckets=_SECONDS, registry=self.registry
+        self._batch_seconds = Histogram(
+            "counterpath_call_seconds", "How long a batch took.", ("kind",), buckets=_SECONDS, registry=registry
         )
-        self._rows = Counter("counterpath_rows", "Rows that were answered.", ("kind",), registry=self.registry)
-        desk.watch(self.call)
+        self._rows = Counter("counterpath_rows", "Rows that were computed.", ("kind",), registry=registry)
+        dispatcher.listen(self.count_batch)
 
-    def call(self, kind: str, call: Call) -> None:
-        """Count one call."""
-        self._batches.labels(kind).observe(call.questions)
-        self._calls.labels(kind).observe(call.seconds)
-        self._rows.labels(kind).inc(call.rows)
+    def count_batch(self, kind: str, stats: BatchStats) -> None:
+        """Count one batch."""
+        self._batches.labels(kind).observe(stats.jobs)
+        self._batch_seconds.labels(kind).observe(stats.seconds)
+        self._rows.labels(kind).inc(stats.rows)
 
-    def request(self, scope: Scope, status: int, seconds: float) -> None:
+    def count_request(self, scope: Scope, status: int, seconds: float) -> None:
         """Count one request."""
         route = getattr(scope.get("route"), "path", None) or "other"
-        self._requests.labels(route, _method(scope["method"]), str(status)).inc()
+        # Clients that make up methods must not make the metrics grow.
+        method = scope["method"] if scope["method"] in _METHODS else "other"
+        self._requests.labels(route, method, str(status)).inc()
         self._latency.labels(route).observe(seconds)
 
+    def collect(self) -> Iterator[Metric]:
+        """How many requests wait, whenever Prometheus reads it."""
+        gauge = GaugeMetricFamily("counterpath_queue_length", "Requests that wait.", labels=["kind"])
+        for kind, count in self._dispatcher.waiting.items():
+            gauge.add_metric([kind], count)
+        yield gauge
 
-class Metered:
+
+class MetricsMiddleware:
     """ASGI middleware that counts requests, and answers those whose handling failed in an unexpected way."""
 
-    def __init__(self, app: ASGIApp, meter: Meter) -> None:
-        self._app, self._meter = app, meter
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app, self._metrics = app, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Count a request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started, status = time.perf_counter(), GONE
+        started, status = time.perf_counter(), CLIENT_GONE
 
-        async def seen(message: Message) -> None:
+        async def record_status(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
             await send(message)
 
         try:
-            await self._app(scope, receive, seen)
+            await self._app(scope, receive, record_status)
         except Exception as error:
-            answer = unexpected(error)
-            if status == GONE:  # else half of an answer is out, and the connection breaks
-                await answer(scope, receive, seen)
+            response = unexpected(error)
+            if status == CLIENT_GONE:  # else half of a response is out, and the connection breaks
+                await response(scope, receive, record_status)
         finally:
-            self._meter.request(scope, status, time.perf_counter() - started)
-
-
-class _Waiting(Collector):
-    """How many questions wait, whenever it is asked."""
-
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-
-    def collect(self) -> Iterator[Metric]:
-        gauge = GaugeMetricFamily("counterpath_queue_length", "Questions that wait.", labels=["kind"])
-        for kind, count in self._desk.waiting.items():
-            gauge.add_metric([kind], count)
-        yield gauge
-
-
-def _method(name: str) -> str:
-    """A method, or "other": whoever makes up names must not make the metrics grow."""
-    return name if name in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE") else "other"
+            self._metrics.count_request(scope, status, time.perf_counter() - started)

@@ -1,11 +1,12 @@
-"""Every way in which a request can fail, as one kind of answer; never with a traceback."""
+"""Every way in which a request can fail, as one kind of response; never with a traceback."""
 
 import json
 import logging
 import math
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -14,21 +15,29 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
-from counterpath.service.queue import BusyError, LateError
-from counterpath.service.schemas import ErrorAnswer
+from counterpath.service.queue import BusyError, TimedOutError
+from counterpath.service.schemas import ErrorResponse
 from counterpath.utils.errors import InputError
 
 BODY = "the body"
-_LONGEST_NUMBER = 320
-"""Characters of a whole number that could still be a finite float."""
+_MAX_DIGITS = 320
+"""Characters of a whole number that could still be a finite float: those have up to 309 digits. To convert a longer one
+takes time that grows with the square of its length."""
+_MAX_DETAILS = 20
+"""More mistakes than anybody corrects at once; a request with a thousand rows can have thousands."""
+_LOG = logging.getLogger("counterpath.service")
 
 
 class NotJsonError(InputError):
-    """A body is not JSON: at which place of it, in words, and why."""
+    """A body is not JSON: where in it, in words, and why."""
 
-    def __init__(self, where: str, why: str) -> None:
-        super().__init__(f"{where}: {why}")
-        self.where, self.why = where, why
+    def __init__(self, location: str, why: str) -> None:
+        super().__init__(f"{location}: {why}")
+        self.location, self.why = location, why
+
+
+class TooManyRowsError(InputError):
+    """A request has more rows than the service takes."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +50,9 @@ class _Refused:
 def parse(body: bytes) -> Any:
     """The value of a JSON text.
 
+    Pydantic's own parser is faster, but takes 1e999 and a key that is there twice, and of NaN says only at which line
+    of the text it is, not in which row of the table.
+
     Raises:
         NotJsonError: It is not JSON in UTF-8; or it holds NaN, an infinity or a number too large for a float, a key
             twice in one object, or half of a surrogate pair.
@@ -48,7 +60,7 @@ def parse(body: bytes) -> Any:
     try:
         value = json.loads(
             body.decode("utf-8"),
-            parse_constant=_not_finite,
+            parse_constant=lambda text: _Refused(f"{text} is no number in JSON; leave the row out, or give a number"),
             parse_float=_float,
             parse_int=_int,
             object_pairs_hook=_object,
@@ -59,24 +71,20 @@ def parse(body: bytes) -> Any:
         raise NotJsonError(f"line {error.lineno}, column {error.colno}", f"not JSON: {error.msg}") from error
     except RecursionError as error:
         raise NotJsonError(BODY, "it is nested too deeply") from error
-    for steps, found in _walk(value, ()):
-        raise NotJsonError(place(steps) or BODY, found.why)
+    for steps, refused in _find_refused(value, ()):
+        raise NotJsonError(location(steps) or BODY, refused.why)
     return value
 
 
-def place(steps: Sequence[str | int]) -> str:
+def location(steps: Sequence[str | int]) -> str:
     """Where something is in a JSON value, for people.
 
     Example:
-        >>> place(("rows", 3, "age"))
+        >>> location(("rows", 3, "age"))
         'rows[3].age'
     """
     text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
     return text.removeprefix(".")
-
-
-def _not_finite(text: str) -> _Refused:
-    return _Refused(f"{text} is no number in JSON; leave the row out, or give a number")
 
 
 def _float(text: str) -> float | _Refused:
@@ -85,7 +93,7 @@ def _float(text: str) -> float | _Refused:
 
 
 def _int(text: str) -> int | float | _Refused:
-    if len(text) > _LONGEST_NUMBER:
+    if len(text) > _MAX_DIGITS:
         return _Refused(f"a number of {len(text)} digits is too large; expected one below 1.8e308")
     value = int(text)
     return value if abs(value) < 10**308 else _float(text)
@@ -100,27 +108,20 @@ def _object(pairs: list[tuple[str, Any]]) -> Any:
     return _Refused(f"the key {twice!r} is there twice in one object, and which one counts is not defined")
 
 
-def _walk(value: Any, steps: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], _Refused]]:
-    """What must not be there, in order, each with its place."""
+def _find_refused(value: Any, steps: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], _Refused]]:
+    """What must not be there, in order, each with its location."""
     if isinstance(value, _Refused):
         yield steps, value
     elif isinstance(value, dict):
         for name, part in value.items():
-            yield from _walk(name, steps)
-            yield from _walk(part, (*steps, name))
+            yield from _find_refused(name, steps)
+            yield from _find_refused(part, (*steps, name))
     elif isinstance(value, list):
         for number, part in enumerate(value):
-            yield from _walk(part, (*steps, number))
-    elif isinstance(value, str) and not _whole(value):
+            yield from _find_refused(part, (*steps, number))
+    elif isinstance(value, str) and not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
         yield steps, _Refused("text has half of a surrogate pair, which stands for no character")
 
-
-def _whole(text: str) -> bool:
-    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
-
-
-_LOG = logging.getLogger("counterpath.app")
-_MOST_DETAILS = 20
 
 MEANINGS: dict[int, str] = {
     400: "The request cannot be understood, for instance because it has no Host header.",
@@ -133,24 +134,20 @@ MEANINGS: dict[int, str] = {
     415: "The body is not declared as application/json.",
     421: "The request is meant for another host, by its Host header.",
     422: "The body is not JSON, does not fit the description, or asks for what cannot be.",
-    500: "A fault of the service; it is logged under the id in the answer.",
-    503: "Too many questions are waiting, or the service is stopping; the header Retry-After says when to try again.",
-    504: "The time for the question was up. It is no longer computed.",
+    500: "A fault of the service; it is logged under the id in the response.",
+    503: "Too many requests are waiting, or the service is stopping; the header Retry-After says when to try again.",
+    504: "The time for the request was up. It is no longer computed.",
 }
 """What each status that is not a success means here."""
 
 
-class TooManyRowsError(InputError):
-    """A question has more rows than the service takes."""
-
-
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """What OpenAPI says about statuses: what they mean, and that the answer is an `ErrorAnswer`."""
+    """What OpenAPI says about statuses: what they mean, and that the response is an `ErrorResponse`."""
     retry = {"Retry-After": {"description": "In how many seconds to try again.", "schema": {"type": "integer"}}}
     return {
         status: {
             "description": MEANINGS[status],
-            "model": ErrorAnswer,
+            "model": ErrorResponse,
             **({"headers": retry} if status == 503 else {}),
         }
         for status in statuses
@@ -164,16 +161,16 @@ def failure(
     *,
     headers: Mapping[str, str] | None = None,
     details: Sequence[Mapping[str, str]] = (),
-    id: str | None = None,  # noqa: A002  # its name in the answer
+    id: str | None = None,  # noqa: A002  # its name in the response
 ) -> Response:
-    """The answer to a request that fails."""
+    """The response to a request that fails."""
     error = {"code": code, "message": message, "details": list(details), "id": id}
     content = json.dumps({"error": error}, ensure_ascii=True)
     return Response(content, status, headers=dict(headers or {}), media_type="application/json")
 
 
 def unexpected(error: Exception) -> Response:
-    """The answer where the fault is ours: an id, under which the log has the rest."""
+    """The response where the fault is ours: an id, under which the log has the rest."""
     name = secrets.token_hex(6)
     _LOG.error("request failed, id %s", name, exc_info=error)
     return failure(500, "internal", f"something unexpected happened; the service's log has it under {name}", id=name)
@@ -181,49 +178,35 @@ def unexpected(error: Exception) -> Response:
 
 def handle_failures(app: FastAPI) -> None:
     """Have every failure answered in the one way."""
-    app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(NotJsonError, _not_json)
-    app.add_exception_handler(TooManyRowsError, _too_many_rows)
-    app.add_exception_handler(InputError, _unusable)
-    app.add_exception_handler(BusyError, _busy)
-    app.add_exception_handler(LateError, _late)
+    handlers: dict[type[Exception], Callable[[Any], Response]] = {
+        HTTPException: _http,
+        RequestValidationError: _invalid,
+        NotJsonError: lambda error: failure(
+            422, "not_json", str(error), details=[{"location": error.location, "message": error.why}]
+        ),
+        TooManyRowsError: lambda error: failure(413, "too_many_rows", str(error)),
+        InputError: lambda error: failure(422, "unusable", str(error)),
+        BusyError: lambda error: failure(503, "busy", str(error), headers={"Retry-After": str(error.retry_after)}),
+        TimedOutError: lambda error: failure(504, "out_of_time", str(error)),
+    }
+
+    for kind, respond in handlers.items():
+        app.add_exception_handler(kind, partial(_handle, respond))
 
 
-def _http(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
+async def _handle(respond: Callable[[Any], Response], request: Request, error: Exception) -> Response:
+    return respond(error)
+
+
+def _http(error: HTTPException) -> Response:
     phrase = HTTPStatus(error.status_code).phrase
     said = str(error.detail)
     message = MEANINGS.get(error.status_code, phrase) if said == phrase else said
     return failure(error.status_code, phrase.lower().replace(" ", "_"), message, headers=error.headers)
 
 
-def _invalid(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    found = error.errors()
-    details = [{"place": place(one["loc"][1:]) or BODY, "message": str(one["msg"])} for one in found]
+def _invalid(error: RequestValidationError) -> Response:
+    details = [{"location": location(each["loc"][1:]) or BODY, "message": str(each["msg"])} for each in error.errors()]
     more = f" (and {len(details) - 1} more)" if len(details) > 1 else ""
-    message = f"{details[0]['place']}: {details[0]['message']}{more}"
-    return failure(422, "invalid", message, details=details[:_MOST_DETAILS])
-
-
-def _not_json(request: Request, error: Exception) -> Response:
-    assert isinstance(error, NotJsonError)
-    return failure(422, "not_json", str(error), details=[{"place": error.where, "message": error.why}])
-
-
-def _too_many_rows(request: Request, error: Exception) -> Response:
-    return failure(413, "too_many_rows", str(error))
-
-
-def _unusable(request: Request, error: Exception) -> Response:
-    return failure(422, "unusable", str(error))
-
-
-def _busy(request: Request, error: Exception) -> Response:
-    assert isinstance(error, BusyError)
-    return failure(503, "busy", str(error), headers={"Retry-After": str(error.retry_after)})
-
-
-def _late(request: Request, error: Exception) -> Response:
-    return failure(504, "out_of_time", str(error))
+    message = f"{details[0]['location']}: {details[0]['message']}{more}"
+    return failure(422, "invalid", message, details=details[:_MAX_DETAILS])

@@ -1,21 +1,19 @@
-"""A queue of questions before one thread: those that can be answered together are answered by one call.
+"""A queue of jobs for one thread, which computes jobs of the same kind together.
 
-A question about one person takes nearly as long as one about dozens, because a search works on blocks of rows. So while
-one call runs, questions gather, and the next call takes as many as it can that ask for the same.
+One row takes a search nearly as long as dozens, because it works on blocks of rows. So while one batch of jobs is
+computed, others gather, and the next batch takes as many of them as it can that have the same key.
 """
 
 import asyncio
-import atexit
 import logging
 import math
 import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from queue import SimpleQueue
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, TypeVar
 
 import pandas as pd
 
@@ -23,274 +21,245 @@ from counterpath.data.schema import Number
 from counterpath.utils.deadline import ShouldStop
 from counterpath.utils.errors import CounterpathError
 
-A = TypeVar("A")
+R = TypeVar("R")
 T = TypeVar("T")
 
-GATHER = 0.02
-"""How many seconds a call waits for more questions, if the one before it answered several: they come in crowds."""
-_LONGEST_WAIT = 60
-STOPPING = "the service is stopping; ask again later"
-_LOG = logging.getLogger("counterpath.app")
+GATHER_SECONDS = 0.02
+"""How long a batch waits for more jobs if the one before had several, because clients that are answered together also
+ask again together. It is short feature_columns the tenths of a second that a batch takes."""
+_MAX_RETRY_AFTER = 60
+"""Most seconds after which a client is told to try again: a longer estimate would be a guess, and keep clients away."""
+_SMOOTHING = 0.3
+"""Weight of the last batch in the moving average of how long one takes: the last five make up four fifths of it."""
+RETRY_WHEN_STOPPED = 5
+"""Seconds after which to try again when the service is stopping: about what a restart takes."""
+_LOG = logging.getLogger("counterpath.service")
 
 
 class BusyError(CounterpathError):
-    """There is no room for another question; `retry_after` is in how many seconds there may be."""
+    """There is no room for another job; `retry_after` is in how many seconds there may be."""
 
     def __init__(self, message: str, retry_after: int) -> None:
         super().__init__(message)
         self.retry_after = retry_after
 
 
-class LateError(CounterpathError):
-    """The time for a question was up before it was answered."""
+class StoppingError(BusyError):
+    """No jobs are taken any more."""
+
+    def __init__(self) -> None:
+        super().__init__("the service is stopping; try again later", RETRY_WHEN_STOPPED)
+
+
+class TimedOutError(CounterpathError):
+    """A job's deadline passed before it was done."""
 
 
 @dataclass(eq=False)
-class Question(Generic[A, T]):
-    """Rows to ask about.
+class Job(Generic[R, T]):
+    """Rows to compute something for.
 
     Attributes:
-        key: Questions with equal keys may be answered by one call.
+        key: Jobs with equal keys may be computed together.
         rows: The rows.
-        ask: Answers rows, those of other questions among them, unless it is told to give up.
-        finish: What becomes of this question's part of an answer, from its first row to before its last.
+        compute: The result for rows, those of other jobs among them, unless it should stop.
+        extract: This job's part of a result, from its first row to before its last.
         deadline: When nobody waits for it any more, by the clock `time.monotonic`.
-        answer: Will hold what `finish` returns.
-        dropped: Whether whoever asked is gone.
+        future: Will hold what `extract` returns.
+        cancelled: Whether nobody waits for it any more, for another reason than its deadline.
     """
 
     key: Hashable
     rows: pd.DataFrame
-    ask: Callable[[pd.DataFrame, ShouldStop], A]
-    finish: Callable[[A, int, int], T]
+    compute: Callable[[pd.DataFrame, ShouldStop], R]
+    extract: Callable[[R, int, int], T]
     deadline: Number = math.inf
-    answer: "Future[T]" = field(default_factory=Future)
-    dropped: bool = False
+    future: "Future[T]" = field(default_factory=Future)
+    cancelled: bool = False
 
     @property
     def awaited(self) -> bool:
         """Whether anybody still waits for it."""
-        return not self.dropped and time.monotonic() < self.deadline
+        return not self.cancelled and time.monotonic() < self.deadline
+
+    def settle(self, set_outcome: Callable[[], None]) -> None:
+        """Set the outcome of the future, unless nobody waits for it or it has one."""
+        if not self.cancelled and not self.future.done():
+            set_outcome()
 
 
 @dataclass(frozen=True)
-class Call:
-    """What one call answered: how many questions and rows, and in how many seconds."""
+class BatchStats:
+    """What was computed together: how many jobs and rows, and in how many seconds."""
 
-    questions: int
+    jobs: int
     rows: int
     seconds: float
 
 
-class Line:
-    """Answers questions one call after another, on a thread of its own.
+class BatchQueue:
+    """Computes jobs batch after batch, on a thread of its own.
+
+    Every job comes with a task for that thread, which computes a batch: the job that has waited longest, and others
+    like it. So tasks of jobs that were computed in earlier batches may find nothing left to do.
 
     Args:
         name: Of the thread.
-        most_waiting: How many questions may wait.
-        most_rows: How many rows questions may have together to be answered by one call.
-        watch: Told about every call, on the thread of the line.
+        max_waiting: How many jobs may wait.
+        max_rows: How many rows the jobs of one batch may have together.
+        on_batch: Called after every batch, on the thread of the queue.
     """
 
     def __init__(
         self,
         name: str,
         *,
-        most_waiting: int,
-        most_rows: int,
-        watch: Callable[[Call], None] = lambda call: None,
+        max_waiting: int,
+        max_rows: int,
+        on_batch: Callable[[BatchStats], None] = lambda stats: None,
     ) -> None:
-        self._most_waiting, self._most_rows, self._watch = most_waiting, most_rows, watch
-        self._waiting: list[Question[Any, Any]] = []
-        self._changed = threading.Condition()
-        self._answering: list[Question[Any, Any]] = []
+        self._max_waiting, self._max_rows, self._on_batch = max_waiting, max_rows, on_batch
+        self._waiting: list[Job[Any, Any]] = []
+        self._running: list[Job[Any, Any]] = []
+        self._lock = threading.Lock()
         self._closed = False
-        self._crowded = False
-        self._seconds = 1.0  # that a call takes, of late
-        # Answers are told on a thread of their own, so that the next call need not wait for it.
-        self._to_tell: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        # Daemons, so that a line that nobody closed does not keep the process alive. But a thread that computes while
-        # the interpreter goes away breaks the process, so they are waited for before that.
-        self._teller = threading.Thread(target=self._tell, name=f"{name}-telling", daemon=True)
-        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
-        self._teller.start()
-        self._thread.start()
-        atexit.register(self._end)
+        self._crowded = False  # whether the last batch had several jobs
+        self._batch_seconds = 1.0  # that a batch takes: a moving average
+        # Executors, because the interpreter waits for their threads before it exits: a thread that is in torch while
+        # the interpreter goes away would crash the process.
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix=name)
+        # Results are delivered by a second thread, so that the next batch need not wait for it.
+        self._delivery = ThreadPoolExecutor(1, thread_name_prefix=f"{name}-delivery")
 
     def __len__(self) -> int:
-        """How many questions wait."""
+        """How many jobs wait."""
         return len(self._waiting)
 
     @property
-    def alive(self) -> bool:
-        """Whether questions are answered at all."""
-        return self._thread.is_alive() and self._teller.is_alive()
-
-    @property
     def busy(self) -> bool:
-        """Whether any question waits or is being answered."""
-        with self._changed:
-            return bool(self._waiting or self._answering)
+        """Whether any job waits or is being computed."""
+        with self._lock:
+            return bool(self._waiting or self._running)
 
-    async def ask(self, question: Question[Any, T]) -> T:
-        """The answer to a question.
-
-        A question whose asker is cancelled is taken out of the queue.
+    async def submit(self, job: Job[Any, T]) -> T:
+        """The result of a job. If the caller is cancelled, the job is, too.
 
         Raises:
-            BusyError: Too many questions are waiting.
-            LateError: The question's deadline has passed.
+            BusyError: Too many jobs are waiting, or the queue is closed.
+            TimedOutError: The job's deadline has passed.
         """
-        self._put(question)
-        left = None if math.isinf(question.deadline) else question.deadline - time.monotonic()
-        limit = asyncio.timeout(left)
+        self._put(job)
+        limit = asyncio.timeout(None if math.isinf(job.deadline) else job.deadline - time.monotonic())
         try:
             async with limit:
-                return await asyncio.wrap_future(question.answer)
+                return await asyncio.wrap_future(job.future)
         except TimeoutError:
             if not limit.expired():
                 raise  # the model's own
-            raise LateError(
+            raise TimedOutError(
                 "the time for this request was up before it was answered; try a longer time_limit, fewer rows or plans"
             ) from None
         finally:
-            self._drop(question)
+            self._cancel(job)
 
     def close(self) -> None:
-        """Take no further questions, give up those that are here, and say so to whoever waits for them."""
-        with self._changed:
-            self._closed = True
-            for question in [*self._waiting, *self._answering]:
-                _settle(question, partial(question.answer.set_exception, BusyError(STOPPING, retry_after=5)))
-                question.dropped = True
-            self._waiting.clear()
-            self._changed.notify_all()
-
-    def _end(self) -> None:
-        self.close()
-        self._thread.join()
-        self._teller.join()
-
-    def _put(self, question: Question[Any, Any]) -> None:
-        with self._changed:
+        """Take no further jobs, and cancel those that are here: they fail with a `StoppingError`."""
+        with self._lock:
             if self._closed:
-                raise BusyError(STOPPING, retry_after=5)
-            if len(self._waiting) >= self._most_waiting:
-                raise BusyError(
-                    f"{len(self._waiting)} questions are waiting, as many as may; ask again later", self._wait()
-                )
-            self._waiting.append(question)
-            self._changed.notify_all()
-
-    def _wait(self) -> int:
-        """In how many seconds those who wait now will have been answered, roughly."""
-        rows = sum(len(question.rows) for question in self._waiting)
-        return min(_LONGEST_WAIT, max(1, math.ceil(self._seconds * math.ceil(rows / self._most_rows))))
-
-    def _drop(self, question: Question[Any, Any]) -> None:
-        with self._changed:
-            question.dropped = True
-            if question in self._waiting:
-                self._waiting.remove(question)
-
-    def _work(self) -> None:
-        while True:
-            batch = self._next()
-            if batch is None:
-                self._to_tell.put(None)
-                atexit.unregister(self._end)
                 return
-            started = time.monotonic()
-            self._answer(batch)
-            taken = time.monotonic() - started
-            self._seconds = 0.7 * self._seconds + 0.3 * taken
-            self._crowded = len(batch) > 1
-            self._watch(Call(len(batch), sum(len(question.rows) for question in batch), taken))
+            self._closed = True
+            for job in [*self._waiting, *self._running]:
+                job.settle(partial(job.future.set_exception, StoppingError()))
+                job.cancelled = True
+            self._waiting.clear()
+        self._worker.submit(self._delivery.shutdown, wait=False)  # after the batch that is running
+        self._worker.shutdown(wait=False)
 
-    def _tell(self) -> None:
-        while (job := self._to_tell.get()) is not None:
-            job()
+    def _put(self, job: Job[Any, Any]) -> None:
+        with self._lock:
+            if self._closed:
+                raise StoppingError
+            if len(self._waiting) >= self._max_waiting:
+                raise BusyError(
+                    f"{len(self._waiting)} requests are waiting, as many as may; try again later", self._retry_after()
+                )
+            self._waiting.append(job)
+            self._worker.submit(self._run_batch)
 
-    def _next(self) -> list[Question[Any, Any]] | None:
-        """The questions to answer by the next call, once there are any; None at the end."""
-        with self._changed:
-            while True:
-                while not self._waiting and not self._closed:
-                    self._changed.wait()
-                if self._closed:
-                    return None
-                self._gather()
-                batch = self._taken()
-                if batch:
-                    self._answering += batch
-                    return batch
+    def _retry_after(self) -> int:
+        """In how many seconds those that wait now will have been computed, roughly."""
+        batches = math.ceil(sum(len(job.rows) for job in self._waiting) / self._max_rows)
+        return min(_MAX_RETRY_AFTER, max(1, math.ceil(self._batch_seconds * batches)))
 
-    def _gather(self) -> None:
-        until = time.monotonic() + (GATHER if self._crowded else 0)
-        while not self._closed and (left := until - time.monotonic()) > 0:
-            self._changed.wait(left)
+    def _cancel(self, job: Job[Any, Any]) -> None:
+        with self._lock:
+            job.cancelled = True
+            if job in self._waiting:
+                self._waiting.remove(job)
 
-    def _taken(self) -> list[Question[Any, Any]]:
-        """Take the oldest question out of the queue, and those that can be answered with it."""
-        self._waiting = [question for question in self._waiting if question.awaited]
-        batch: list[Question[Any, Any]] = []
-        rows = 0
-        for question in self._waiting:
-            fits = not batch or (question.key == batch[0].key and rows + len(question.rows) <= self._most_rows)
-            if fits:
-                batch.append(question)
-                rows += len(question.rows)
-        self._waiting = [question for question in self._waiting if question not in batch]
-        for question in batch:
-            question.answer.set_running_or_notify_cancel()
-        return batch
+    def _run_batch(self) -> None:
+        if self._crowded and self._waiting:
+            time.sleep(GATHER_SECONDS)
+        batch = self._take_batch()
+        if not batch:
+            return
+        started = time.monotonic()
+        self._compute(batch)
+        seconds = time.monotonic() - started
+        self._batch_seconds += _SMOOTHING * (seconds - self._batch_seconds)
+        self._crowded = len(batch) > 1
+        self._on_batch(BatchStats(len(batch), sum(len(job.rows) for job in batch), seconds))
 
-    def _answer(self, batch: Sequence[Question[Any, Any]]) -> None:
+    def _take_batch(self) -> list[Job[Any, Any]]:
+        """Take the job that has waited longest out of the queue, and those that can be computed with it."""
+        with self._lock:
+            batch: list[Job[Any, Any]] = []
+            rows = 0
+            left = []
+            for job in self._waiting:
+                if not job.awaited:
+                    continue
+                if not batch or (job.key == batch[0].key and rows + len(job.rows) <= self._max_rows):
+                    batch.append(job)
+                    rows += len(job.rows)
+                    job.future.set_running_or_notify_cancel()
+                else:
+                    left.append(job)
+            self._waiting = left
+            self._running += batch
+            return batch
+
+    def _compute(self, batch: Sequence[Job[Any, Any]]) -> None:
         try:
-            answer = _asked(batch)
+            result = _compute_together(batch)
         except Exception as error:
             if len(batch) == 1:
-                self._done(batch[0], partial(_raise, error))
+                self._finish(batch[0], partial(batch[0].future.set_exception, error))
                 return
-            # One of them may be at fault, and the others are not to suffer from it.
-            _LOG.info("%d questions cannot be answered together, and are asked one by one: %s", len(batch), error)
-            for question in batch:
-                self._answer([question])
+            # One of them may be at fault, and the others must not fail with it.
+            _LOG.info("%d jobs cannot be computed together, and are computed one by one: %s", len(batch), error)
+            for job in batch:
+                self._compute([job])
             return
         last = 0
-        for question in batch:
-            first, last = last, last + len(question.rows)
-            self._to_tell.put(partial(self._done, question, partial(question.finish, answer, first, last)))
+        for job in batch:
+            first, last = last, last + len(job.rows)
+            self._delivery.submit(self._deliver, job, result, first, last)
 
-    def _done(self, question: Question[Any, T], finish: Callable[[], T]) -> None:
-        tell: Callable[[], None] | None = None
-        if not question.dropped:
-            try:
-                tell = partial(question.answer.set_result, finish())
-            except Exception as error:
-                tell = partial(question.answer.set_exception, error)
-        with self._changed:
-            self._answering.remove(question)
-            if tell is not None:
-                _settle(question, tell)
+    def _deliver(self, job: Job[R, Any], result: R, first: int, last: int) -> None:
+        try:
+            set_outcome = partial(job.future.set_result, None if job.cancelled else job.extract(result, first, last))
+        except Exception as error:
+            set_outcome = partial(job.future.set_exception, error)
+        self._finish(job, set_outcome)
 
-
-def _asked(batch: Sequence[Question[A, Any]]) -> A:
-    """One call for several questions, which goes on as long as anybody waits for any of them."""
-
-    def over() -> bool:
-        return not any(question.awaited for question in batch)
-
-    if len(batch) == 1:
-        return batch[0].ask(batch[0].rows, over)
-    return batch[0].ask(pd.concat([question.rows for question in batch], ignore_index=True), over)
+    def _finish(self, job: Job[Any, Any], set_outcome: Callable[[], None]) -> None:
+        with self._lock:
+            self._running.remove(job)
+            job.settle(set_outcome)
 
 
-def _settle(question: Question[Any, Any], tell: Callable[[], None]) -> None:
-    """Tell what became of a question, unless nobody waits for it or it has been told."""
-    if not question.dropped and not question.answer.done():
-        tell()
-
-
-def _raise(error: Exception) -> NoReturn:
-    raise error
+def _compute_together(batch: Sequence[Job[R, Any]]) -> R:
+    """The result for the rows of several jobs, computed as long as anybody waits for any of them."""
+    rows = batch[0].rows if len(batch) == 1 else pd.concat([job.rows for job in batch], ignore_index=True)
+    return batch[0].compute(rows, lambda: not any(job.awaited for job in batch))

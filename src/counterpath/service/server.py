@@ -1,4 +1,4 @@
-"""A process that serves: it listens, says where, and stops in an orderly way."""
+"""The process that serves: it listens, announces where, and shuts down gracefully."""
 
 import asyncio
 import logging
@@ -14,32 +14,37 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp
 
-from counterpath.service.dispatcher import Desk
+from counterpath.service.dispatcher import Dispatcher
 from counterpath.service.guard import check_address
 from counterpath.service.settings import Settings
 from counterpath.utils.errors import InputError
 
-_SWITCH = 0.001
-"""Seconds after which a thread that computes gives way to the event loop. The usual 5 ms, waited for at every step of
-an answer, make answers slow while a search runs."""
-_LOG = logging.getLogger("counterpath.app")
-_CLOSING = 5
-"""Seconds that open connections have to be closed, once all questions are answered."""
+_SWITCH_INTERVAL = 0.001
+"""Seconds after which a thread that computes gives way to the event loop. Python's 5 ms, waited for at every step of a
+response, make responses slow while a search runs."""
+_KEEP_ALIVE = 30
+"""Seconds for which an idle connection is kept: longer than the pauses of a busy client, and no longer, because each
+takes a file descriptor."""
+_CLOSE_SECONDS = 5
+"""How long open connections have to be closed, once all requests are answered: responses are short."""
+_BACKLOG = 1024
+"""Connections that the kernel holds until they are accepted: more than ever come within a step of the event loop."""
+_LOG = logging.getLogger("counterpath.service")
 
 
-def run(app: ASGIApp, desk: Desk, settings: Settings, announce: Callable[[str], Any]) -> int | None:
-    """Serve until the process is told to stop; then answer the questions that are there, but take no others.
+def run(app: ASGIApp, dispatcher: Dispatcher, settings: Settings, announce: Callable[[str], Any]) -> int | None:
+    """Serve until a signal stops the process; then finish the requests that are there, but take no others.
 
-    While it stops, `/readyz` and questions are answered 503. A second signal stops it at once.
+    While it stops, `/readyz` and requests for models get the status 503. A second signal stops it at once.
 
     Args:
         app: What to serve.
-        desk: Answers its questions.
+        dispatcher: Runs its models.
         settings: Where to listen.
-        announce: Told the address once requests are answered there.
+        announce: Called with the address once requests are answered there.
 
     Returns:
-        The signal that stopped it, if any. If `desk.busy` then, something runs that does not give up.
+        The signal that stopped it, if any. If `dispatcher.busy` then, something runs that does not stop.
 
     Raises:
         InputError: The address cannot be listened at, or would be open to everybody.
@@ -47,7 +52,7 @@ def run(app: ASGIApp, desk: Desk, settings: Settings, announce: Callable[[str], 
     check_address(settings)
     listening = _listen(settings)
     before = sys.getswitchinterval()
-    sys.setswitchinterval(_SWITCH)
+    sys.setswitchinterval(_SWITCH_INTERVAL)
     try:
         config = uvicorn.Config(
             app,
@@ -55,10 +60,10 @@ def run(app: ASGIApp, desk: Desk, settings: Settings, announce: Callable[[str], 
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            timeout_keep_alive=30,
-            timeout_graceful_shutdown=_CLOSING,
+            timeout_keep_alive=_KEEP_ALIVE,
+            timeout_graceful_shutdown=_CLOSE_SECONDS,
         )
-        server = _Server(config, desk, settings, announce)
+        server = _Server(config, dispatcher, settings, announce)
         asyncio.run(server.serve(sockets=[listening]))
     finally:
         sys.setswitchinterval(before)
@@ -67,16 +72,18 @@ def run(app: ASGIApp, desk: Desk, settings: Settings, announce: Callable[[str], 
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn's server, which drains the desk before it closes, and does not end by the signal that stops it."""
+    """Uvicorn's server, which finishes all jobs before it closes, and does not end by the signal that stops it."""
 
-    def __init__(self, config: uvicorn.Config, desk: Desk, settings: Settings, announce: Callable[[str], Any]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, dispatcher: Dispatcher, settings: Settings, announce: Callable[[str], Any]
+    ) -> None:
         super().__init__(config)
         self.stopped_by: int | None = None
-        self._desk, self._settings, self._announce = desk, settings, announce
+        self._dispatcher, self._settings, self._announce = dispatcher, settings, announce
         self._draining: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen, and say where."""
+        """Begin to listen, and announce where."""
         await super().startup(sockets)
         for listening in sockets or []:
             self._announce(_address(self._settings.host, listening.getsockname()[1]))
@@ -106,16 +113,16 @@ class _Server(uvicorn.Server):
             self.should_exit = self.force_exit = True
 
     async def _drain(self) -> None:
-        if not await self._desk.drain(self._settings.grace):
-            _LOG.warning("some questions were not answered within %g seconds, and are given up", self._settings.grace)
-            self._desk.close()
+        if not await self._dispatcher.drain(self._settings.grace):
+            _LOG.warning("some requests were not answered within %g seconds, and are cancelled", self._settings.grace)
+            self._dispatcher.close()
         self.should_exit = True
 
 
 def _listen(settings: Settings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
-        return socket.create_server((settings.host, settings.port), family=family, backlog=1024)
+        return socket.create_server((settings.host, settings.port), family=family, backlog=_BACKLOG)
     except (OSError, OverflowError) as error:
         number = getattr(error, "errno", None)
         reason = os.strerror(number) if isinstance(number, int) and number > 0 else error
