@@ -26,7 +26,7 @@ from counterpath.explainer.request import OTHER, Request
 from counterpath.explanation import Explanation, StatusCode
 from counterpath.explanation.milestones import ALL, END, KEEPS, MILESTONES, list_milestones
 from counterpath.explanation.tables import CHANGES, PATH_BACK, PATH_FRONT, feature_columns
-from counterpath.explanation.wording import amounts, changed_places
+from counterpath.explanation.tables import changed_cells, numeric_features
 from counterpath.search.methods import method_names, resolve_method
 from counterpath.service.settings import Settings
 
@@ -245,7 +245,7 @@ def _plans(explanation: Explanation) -> list[dict[str, Any]]:
 def _changes(explanation: Explanation) -> Mapping[int, list[dict[str, Any]]]:
     """By row what changed."""
     found: dict[int, list[dict[str, Any]]] = defaultdict(list)
-    positions = changed_places(explanation.changed, explanation.schema.names)
+    positions = changed_cells(explanation.changed, explanation.schema.names)
     for (row, _), change in zip(positions, explanation.changes.to_dict("records"), strict=True):
         difference = None if change["change"] == "" else json_value(change["change"])
         ends = {"feature": change["feature"], "from": json_value(change["from"]), "to": json_value(change["to"])}
@@ -258,7 +258,7 @@ def _paths(explanation: Explanation) -> Mapping[int, dict[str, list[dict[str, An
     found: dict[int, dict[str, list[dict[str, Any]]]] = defaultdict(dict)
     if explanation.kept_paths not in (ALL, MILESTONES):
         return found
-    schema, numeric = explanation.schema, amounts(explanation.schema, explanation.factuals)
+    schema, numeric = explanation.schema, numeric_features(explanation.schema, explanation.factuals)
     for row, path in explanation.paths.groupby("row", sort=False):
         if explanation.kept_paths == ALL:
             found[int(str(row))]["path"] = _points(path, schema, PATH_FRONT + PATH_BACK)
@@ -461,7 +461,7 @@ def _description(feature: Feature, explainer: Explainer) -> str:
 
 
 def _range(feature: Feature) -> Any:
-    if not constraints.paired(feature):
+    if not constraints.is_interval(feature):
         return Annotated[_list(one_of(list(feature.categories))), Field(min_length=1)]
     end = one_of([*feature.categories, None]) if feature.categories else float | None
     return Annotated[_list(end), Field(min_length=2, max_length=2)]
