@@ -9,8 +9,7 @@ import typer
 from counterpath.cli import options
 from counterpath.cli.output import say, show, show_table
 from counterpath.experiments.bench import report
-from counterpath.experiments.bench.run import PARTS, USUAL, Bench, measure
-from counterpath.experiments.bench.steps import FULL, QUICK
+from counterpath.experiments.bench.run import FULL, PARTS, QUICK, USUAL, Bench, measure
 from counterpath.utils.devices import resolve_device
 from counterpath.utils.errors import InputError, choose
 from counterpath.utils.files import write_json, write_text
@@ -31,14 +30,16 @@ def bench(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Small models and few rounds: seconds, not minutes.")] = False,
     threads: Annotated[int | None, typer.Option(help="Threads on the CPU; by default torch's choice.")] = None,
-    seed: Annotated[int, typer.Option(help="Of random models and of the order in which ways take turns.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of random models and of the order in which variants take turns.")] = 0,
     device: options.Device = "auto",
-    tf32: Annotated[bool, typer.Option("--tf32", help="Let all ways round the factors of products to TF32.")] = False,
+    tf32: Annotated[
+        bool, typer.Option("--tf32", help="Let all variants round the factors of products to TF32.")
+    ] = False,
     out: Annotated[
         Path | None, typer.Option(help="A .json file for all figures, or a .md file for the tables.")
     ] = None,
 ) -> None:
-    """Time steps and searches beside other ways to do the same work."""
+    """Time steps and searches beside other implementations of the same work."""
     options.positive("--rows", rows)
     options.positive("--threads", threads)
     wanted = options.names(what)
