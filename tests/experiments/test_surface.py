@@ -8,6 +8,7 @@ from torch import Tensor
 
 from counterpath.data.surface import SCALE
 from counterpath.experiments import surface
+from counterpath.experiments.study import over_seeds
 from counterpath.experiments.surface import (
     Preset,
     boundary_metric,
@@ -114,7 +115,7 @@ def test_the_classifier_s_metric_is_larger_near_the_boundary(results: dict) -> N
 
 
 def test_medians_skip_what_is_missing() -> None:
-    assert median([{"a": 1, "b": None}, {"a": 3, "b": 2}, {"a": 2, "b": None}]) == {"a": 2, "b": 2}
+    assert over_seeds([{"a": 1, "b": None}, {"a": 3, "b": 2}, {"a": 2, "b": None}], median) == {"a": 2, "b": 2}
     assert median([None]) is None
 
 

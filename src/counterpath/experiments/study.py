@@ -1,5 +1,6 @@
 """What one seed of the tabular experiment gives: encoded data, fitted models, and the factuals to be explained."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -187,3 +188,17 @@ def local_search(
     """
     model, metric = geometry_of(method, models)
     return traverse(model, metric, Objective(models.classifier, fidelity=fidelity), factual, **options)
+
+
+def over_seeds(values: Sequence[Any], reduce: Callable[[Sequence[Any]], Any]) -> Any:
+    """Reduce every number in nested dictionaries and lists of one shape, one for each seed."""
+    if isinstance(values[0], dict):
+        return {key: over_seeds([value[key] for value in values], reduce) for key in values[0]}
+    if isinstance(values[0], list):
+        return [over_seeds(items, reduce) for items in zip(*values, strict=True)]
+    return reduce(values)
+
+
+def mean_or_none(values: Tensor) -> float | None:
+    """The mean, or None where there is nothing to average."""
+    return float(values.double().mean()) if len(values) else None

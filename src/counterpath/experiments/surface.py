@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from counterpath.data.surface import NOISE, SCALE, Surface, enters_hole, sample_surface
-from counterpath.experiments.study import Models, local_search
+from counterpath.experiments.study import Models, local_search, mean_or_none, over_seeds
 from counterpath.geometry.curve import resample
 from counterpath.geometry.linearize import jacobian
 from counterpath.geometry.metric import pullback
@@ -132,7 +132,13 @@ def reproduce(
         by_seed.append(measure(scene, paths, damping=damping))
         if seed == seeds[0]:
             draw_all(scene, paths, out / "figures")
-    results = {"dataset": "surface", "preset": preset, "seeds": list(seeds), **median(by_seed), "by_seed": by_seed}
+    results = {
+        "dataset": "surface",
+        "preset": preset,
+        "seeds": list(seeds),
+        **over_seeds(by_seed, median),
+        "by_seed": by_seed,
+    }
     write_json(out / "results.json", results)
     return results
 
@@ -301,18 +307,18 @@ def _figures(scene: Scene, paths: Paths, valid: Tensor, common: Tensor) -> dict[
     ld = path_distance_to_data(paths.x, Neighbours(scene.train.x))
     highest, turns, enters = ld.amax(0), turning(paths.x), enters_hole(paths.x)
     figures = {
-        "flip_ratio": _mean(valid),
-        "hole_share": _mean(enters),
-        "hole_share_behind": _mean(enters[scene.behind]),
+        "flip_ratio": mean_or_none(valid),
+        "hole_share": mean_or_none(enters),
+        "hole_share_behind": mean_or_none(enters[scene.behind]),
         "instability": instability(paths.x[-1], paths.perturbed_end, scene.factual, scene.perturbed),
     }
     for suffix, rows in (("", valid), ("_common", common)):
         figures |= {
-            f"ld_end{suffix}": _mean(ld[-1][rows]),
-            f"ld_end_sq{suffix}": _mean(ld[-1][rows].square()),
-            f"path_ld_max{suffix}": _mean(highest[rows]),
-            f"path_ld_max_sq{suffix}": _mean(highest[rows].square()),
-            f"turning{suffix}": _mean(turns[rows]),
+            f"ld_end{suffix}": mean_or_none(ld[-1][rows]),
+            f"ld_end_sq{suffix}": mean_or_none(ld[-1][rows].square()),
+            f"path_ld_max{suffix}": mean_or_none(highest[rows]),
+            f"path_ld_max_sq{suffix}": mean_or_none(highest[rows].square()),
+            f"turning{suffix}": mean_or_none(turns[rows]),
         }
     return figures
 
@@ -330,14 +336,7 @@ def boundary_metric(classifier: Classifier, x: Tensor) -> dict[str, float]:
     return {"trace_near": float(near), "trace_far": float(far), "ratio": float(near / far)}
 
 
-def median(values: Sequence[Any]) -> Any:
-    """The median over seeds of every number in nested dictionaries of one shape."""
-    if isinstance(values[0], dict):
-        return {key: median([value[key] for value in values]) for key in values[0]}
+def median(values: Sequence[float | None]) -> float | None:
+    """The median of what is there."""
     numbers = [value for value in values if value is not None]
     return statistics.median(numbers) if numbers else None
-
-
-def _mean(values: Tensor) -> float | None:
-    """The mean, or None where there is nothing to average."""
-    return float(values.double().mean()) if len(values) else None

@@ -13,7 +13,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from counterpath.experiments.study import OPTIMIZERS, STEPS, THRESHOLDS
+from counterpath.experiments.study import OPTIMIZERS, STEPS, THRESHOLDS, over_seeds
 
 Runs = Mapping[str, Mapping[str, Tensor]]
 """What was measured for one seed: by run, and within a run by measure and step or confidence, one number a row."""
@@ -56,7 +56,7 @@ def collect(
         summaries: For each seed what is not one number a row.
         measured: For each seed what is.
     """
-    mean = mean_over_seeds(summaries)
+    mean = over_seeds(summaries, _whole_mean)
     return {
         "dataset": dataset,
         "preset": preset,
@@ -286,12 +286,8 @@ def bootstrap(gaps: Sequence[Tensor], generator: np.random.Generator) -> dict[st
     return {"mean": float(mean[0]), "low": float(low), "high": float(high)}
 
 
-def mean_over_seeds(values: Sequence[Any]) -> Any:
-    """The mean over seeds of every number in nested dictionaries and lists of one shape."""
-    if isinstance(values[0], dict):
-        return {key: mean_over_seeds([value[key] for value in values]) for key in values[0]}
-    if isinstance(values[0], list):
-        return [mean_over_seeds(list(items)) for items in zip(*values, strict=True)]
+def _whole_mean(values: Sequence[float]) -> float:
+    """The mean, a whole number where it is one: counts stay counts."""
     mean = _mean(values)
     return int(mean) if mean.is_integer() else mean
 

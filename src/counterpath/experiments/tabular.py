@@ -338,6 +338,10 @@ def pad_paths(row: Int[Tensor, "p"], x: Float[Tensor, "p D"], count: int) -> Flo
 def summarize(study: Study, size: Preset, run: Run, folder: Path, damping: float) -> dict[str, Any]:
     """Everything about a seed that is not one number a row."""
     data, classifier = study.data, study.classifier
+
+    def trade_off(name: str, compute: Callable[..., Measured], *arguments: Any) -> dict[str, float]:
+        return _flip_and_distance(_cached(folder / f"{name}.safetensors", partial(compute, *arguments)))
+
     return {
         "protocol": {
             "train_rows": len(data.train),
@@ -358,23 +362,12 @@ def summarize(study: Study, size: Preset, run: Run, folder: Path, damping: float
             "zeta": study.vae.precision.zeta,
         },
         "curve": [
-            {"bandwidth": bandwidth}
-            | _flip_and_distance(
-                _cached(
-                    folder / f"bandwidth-{bandwidth}.safetensors",
-                    partial(_measure_bandwidth, study, size, run, bandwidth, damping),
-                )
-            )
-            for bandwidth in BANDWIDTHS
+            {"bandwidth": value} | trade_off(f"bandwidth-{value}", _measure_bandwidth, study, size, run, value, damping)
+            for value in BANDWIDTHS
         ],
         "dampings": [
             {"damping": value}
-            | _flip_and_distance(
-                _cached(
-                    folder / f"damping-{value:g}.safetensors",
-                    partial(_measure_ends, study, study.vae, size.curve_factuals, value),
-                )
-            )
+            | trade_off(f"damping-{value:g}", _measure_ends, study, study.vae, size.curve_factuals, value)
             for value in DAMPINGS
         ],
     }

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from counterpath.data.axes import on_grid
 from counterpath.data.encoding import Encoder
-from counterpath.experiments.study import SETTINGS, STEPS, Study, local_search
+from counterpath.experiments.study import SETTINGS, STEPS, Study, local_search, mean_or_none
 from counterpath.models.classifier import Classifier, probabilities
 from counterpath.models.vae import VAE
 from counterpath.search.measures import MEASURES
@@ -335,7 +335,6 @@ def compare(
     rows: int = 100,
     limits: Mapping[str, int] = LIMITS,
     repeats: int = REPEATS,
-    against: str = OURS[0],
     progress: bool | None = None,
 ) -> list[dict[str, Any]]:
     """Run every method on the first factuals of a study.
@@ -346,20 +345,19 @@ def compare(
         rows: How many factuals.
         limits: At most how many of these rows for slow methods.
         repeats: How often ours are run, in turn; the others, which take far longer, run once.
-        against: The method that `ratio` compares with.
         progress: Show a bar; by default where standard error is a terminal.
 
     Returns:
         For each method its name; on how many `rows` it was run, for how many it `found` something, and how many of
         those are `valid` as legal rows; the seconds of `setup`, of the `first` run and the median of all runs; `ratio`,
-        the seconds per valid row beside those of `against`; the means of `DISTANCES` over its valid rows, and over the
-        rows in `common`, which all methods solved that were run on all rows; and its `failures`, by reason. What cannot
-        be said is None.
+        the seconds per valid row beside those of the first method; the means of `DISTANCES` over its valid rows, and
+        over the rows in `common`, which all methods solved that were run on all rows; and its `failures`, by reason.
+        What cannot be said is None.
 
     Raises:
         MissingExtraError: A method of DiCE is among them, and `dice-ml` is not installed.
     """
-    _check(study, methods, rows, repeats, against)
+    _check(study, methods, rows, repeats)
     counts = {name: min(rows, len(study.factual), limits.get(name, rows)) for name in methods}
     # All are made ready first, so that a missing library is reported before anything takes long.
     ready = {name: _timed(PEERS[name], study) for name in methods}
@@ -373,11 +371,11 @@ def compare(
     measured = {name: _measure(study, its_runs[0][0]) for name, its_runs in runs.items()}
     most = max(counts.values())
     common = torch.stack([measured[name]["valid"] > 0 for name in methods if counts[name] == most]).all(0)
-    results = {name: _row(name, ready[name][1], runs[name], measured[name], common) for name in methods}
-    reference = results[against]["seconds_per_valid"]
-    for row in results.values():
+    results = [_row(name, ready[name][1], runs[name], measured[name], common) for name in methods]
+    reference = results[0]["seconds_per_valid"]
+    for row in results:
         row["ratio"] = row["seconds_per_valid"] and reference and row["seconds_per_valid"] / reference
-    return list(results.values())
+    return results
 
 
 def _measure(study: Study, found: Counterfactuals) -> dict[str, Tensor]:
@@ -411,9 +409,9 @@ def _row(
         "seconds_per_row": seconds / rows,
         "seconds_per_valid": seconds / count if count else None,
         "ratio": None,
-        "distances": {key: _mean(values[key][valid]) for key in DISTANCES},
+        "distances": {key: mean_or_none(values[key][valid]) for key in DISTANCES},
         "common": int(common.sum()) if whole else None,
-        "common_distances": {key: _mean(values[key][common]) if whole else None for key in DISTANCES},
+        "common_distances": {key: mean_or_none(values[key][common]) if whole else None for key in DISTANCES},
         "failures": dict(found.failures),
     }
 
@@ -424,14 +422,9 @@ def _timed(job: Callable[..., R], *arguments: Any) -> tuple[R, float]:
     return result, time.perf_counter() - started
 
 
-def _mean(values: Tensor) -> float | None:
-    return float(values.double().mean()) if len(values) else None
-
-
-def _check(study: Study, methods: Sequence[str], rows: int, repeats: int, against: str) -> None:
+def _check(study: Study, methods: Sequence[str], rows: int, repeats: int) -> None:
     for name in methods:
         choose("method", name, PEERS)
-    choose("method to compare with", against, dict.fromkeys(methods))
     if rows < 1 or repeats < 1:
         raise InputError(f"a comparison needs rows and repeats of at least 1; given rows={rows}, repeats={repeats}")
     if study.factual.device.type != "cpu":

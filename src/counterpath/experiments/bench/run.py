@@ -2,7 +2,7 @@
 
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
@@ -59,12 +59,12 @@ _WARM_ROWS = 128
 _SWEPT_STEPS = 2
 """Steps of a sweep whose memory is measured: its peak does not grow with them, and the second reuses the first's."""
 _RUN_ROUNDS = 3
-"""How often the six runs are timed after the first time: fewer have no median, more take minutes on a CPU."""
+"""How often the six runs are timed after the first time: the fewest with a median that one outlier does not move."""
 
 
 @dataclass(frozen=True)
 class BenchPreset:
-    """How large the benchmark is.
+    """How large the benchmark is; by default as for docs/performance.md: medians that repeat, in minutes.
 
     Attributes:
         sizes: Of the models that are timed, but for the rows.
@@ -77,46 +77,28 @@ class BenchPreset:
         peer_rows: How many rows others get, too.
         slow_peer_rows: And how many of them those who take minutes for one.
         fit: How long the models are trained whose fit is timed.
-        memory_sizes: Of the models in sweeps whose memory is measured on a CPU; small ones, because rows are what
-            counts.
         memory_variants: The variants of a step whose memory is measured, each in a process of its own.
         adult: Whether searches are of Adult's rows with fitted models, even if they have to be fitted; otherwise of
             random ones.
     """
 
-    sizes: Sizes
-    rounds: int
-    growth_rounds: int
-    growth: dict[str, tuple[Any, ...]]
-    steps: int
-    swept: tuple[int, ...]
-    sweep_steps: int
-    peer_rows: int
-    slow_peer_rows: int
-    fit: Preset
-    memory_sizes: Sizes
-    memory_variants: tuple[str, ...]
-    adult: bool
+    sizes: Sizes = field(default_factory=Sizes)
+    rounds: int = 20
+    growth_rounds: int = 5
+    growth: Mapping[str, tuple[Any, ...]] = field(default_factory=lambda: GROWTH)
+    steps: int = 150
+    swept: tuple[int, ...] = (10_000, 100_000, 1_000_000, 10_000_000)
+    sweep_steps: int = 100
+    peer_rows: int = 100
+    slow_peer_rows: int = 2
+    fit: Preset = PRESETS["paper"]
+    memory_variants: tuple[str, ...] = (*VARIANTS, FLOOR)
+    adult: bool = True
 
 
+FULL = BenchPreset()
 _SMALL = Sizes(hidden=(32, 16), centers=20, width=8)
-"""Models that cost next to nothing, where rows are what counts or a test is to be quick."""
-FULL = BenchPreset(
-    sizes=Sizes(),
-    rounds=20,
-    growth_rounds=5,
-    growth=GROWTH,
-    steps=150,
-    swept=(10_000, 100_000, 1_000_000, 10_000_000),
-    sweep_steps=100,
-    peer_rows=100,
-    slow_peer_rows=2,
-    fit=PRESETS["paper"],
-    memory_sizes=_SMALL,
-    memory_variants=(*VARIANTS, FLOOR),
-    adult=True,
-)
-"""The figures of docs/performance.md: enough rounds for medians that repeat, in minutes."""
+"""Models that cost next to nothing, where rows are what counts or all is to be quick."""
 QUICK = BenchPreset(
     sizes=_SMALL,
     rounds=2,
@@ -128,7 +110,6 @@ QUICK = BenchPreset(
     peer_rows=2,
     slow_peer_rows=1,
     fit=Preset(1, 1, 1, 10, 10),
-    memory_sizes=_SMALL,
     memory_variants=("ours",),
     adult=False,
 )
@@ -257,23 +238,29 @@ def time_steps(
     times = {name: times[name] for name in steps} | {FLOOR: floor}
     return [
         {
-            "method": method,
-            "variant": name,
+            **_timing_row(method, name, times, sizes.rows),
             **asdict(sizes),
-            "seconds": timing.median,
             "quartiles": list(timing.quartiles),
-            "first_seconds": timing.first,
-            **_rates(timing, sizes.rows),
             "flop_per_second": sizes.rows * decoder_flop(sizes) / timing.median,
             "times_floor": timing.median / floor.median,
-            "paper_over_this": times["paper"].median / timing.median if "paper" in times else None,
         }
         for name, timing in times.items()
     ]
 
 
-def _rates(timing: Timing, rows: int) -> dict[str, float]:
-    return {"seconds_per_row": timing.median / rows, "rows_per_second": rows / timing.median}
+def _timing_row(method: str, variant: str, times: Mapping[str, Timing], rows: int) -> dict[str, Any]:
+    """What is said of every time, in seconds."""
+    seconds = times[variant].median
+    return {
+        "method": method,
+        "variant": variant,
+        "rows": rows,
+        "seconds": seconds,
+        "first_seconds": times[variant].first,
+        "seconds_per_row": seconds / rows,
+        "rows_per_second": rows / seconds,
+        "paper_over_this": times["paper"].median / seconds if "paper" in times else None,
+    }
 
 
 def _advances(variants: Mapping[str, Any], rounds: int) -> int:
@@ -326,19 +313,13 @@ def time_searches(
     mean_steps = float(ours[0].steps.double().mean())
     return [
         {
-            "method": method,
-            "variant": name,
-            "rows": count,
+            **_timing_row(method, name, times, count),
             "steps": steps,
             "block_size": block_size,
             "reached": reached if name == "ours" else None,
             "mean_steps": mean_steps if name == "ours" else float(steps),
-            "seconds": timing.median,
-            "first_seconds": timing.first,
-            **_rates(timing, count),
-            "paper_over_this": times["paper"].median / timing.median if "paper" in times else None,
         }
-        for name, timing in times.items()
+        for name in times
     ]
 
 
@@ -373,7 +354,8 @@ def measure_sweeps(bench: Bench) -> Rows:
 
 def measure_memory(bench: Bench) -> Rows:
     """The peak of one step by every variant, and of our search as the rows grow."""
-    device, small = str(bench.device), replace(bench.preset.memory_sizes, rows=_WARM_ROWS)
+    device, small = str(bench.device), replace(_SMALL, rows=_WARM_ROWS)
+    # A sweep on a CPU has small models, because rows are what counts.
     models = bench.sizes if bench.device.type == "cuda" else small
     variants = [name for name in bench.preset.memory_variants if name in (*bench.variants, FLOOR)]
     rows: Rows = []

@@ -15,9 +15,8 @@ References:
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -222,16 +221,8 @@ class RadialBasis(nn.Module):
         return slopes @ jac_in
 
 
-@dataclass(frozen=True)
-class StochmanModels:
-    """Our models, made of stochman's modules.
-
-    Attributes:
-        mean: μ.
-        std: σ.
-        representation: h, of the classifier.
-        head: The classifier's last layer.
-    """
+class StochmanModels(NamedTuple):
+    """Our models, made of stochman's modules: μ and σ of the decoder, h of the classifier, and its last layer."""
 
     mean: nn.Module
     std: nn.Module
@@ -252,17 +243,11 @@ def stochman_models(workload: Workload) -> StochmanModels:
         raise InputError(
             "the paper's VAE is not conditional and has no categories; give one without conditional= and blocks="
         )
-    return StochmanModels(
-        *(
-            module.to(workload.factual).eval().requires_grad_(False)
-            for module in (
-                _rebuilt(nnj, vae.decoder),
-                _rebuilt_precision(nnj, vae.precision),
-                _rebuilt(nnj, classifier.representation),
-                _rebuilt(nnj, classifier.head),
-            )
-        )
+    mean, representation, head = (
+        _rebuilt(nnj, module) for module in (vae.decoder, classifier.representation, classifier.head)
     )
+    modules = (mean, _rebuilt_precision(nnj, vae.precision), representation, head)
+    return StochmanModels(*(module.to(workload.factual).eval().requires_grad_(False) for module in modules))
 
 
 def paper_step(workload: Workload, method: str) -> Step:
