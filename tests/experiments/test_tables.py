@@ -22,7 +22,7 @@ def test_differences_are_paired_and_their_interval_holds_the_mean() -> None:
             for measure in ("valid", "ld_sq", "l1", "l2_sq", "linf", "path_ld_max")
             for steps in STEPS
         }
-    for row in tables.differences_after_steps([runs, runs]):
+    for row in tables.differences([runs, runs], [tables.AFTER_STEPS]):
         one, other = row["difference"].split(" − ")
         assert row["mean"] == pytest.approx(float((rows[one] - rows[other]).double().mean()))
         assert row["low"] < row["mean"] < row["high"]

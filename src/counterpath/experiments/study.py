@@ -21,6 +21,7 @@ from counterpath.search.objective import Objective
 from counterpath.search.problem import SearchModels
 from counterpath.search.traverse import Trajectory, traverse
 from counterpath.utils.blocks import map_blocks
+from counterpath.utils.errors import InputError
 
 Models = SearchModels[Classifier, VAE]
 
@@ -126,8 +127,7 @@ class Study:
     @property
     def vae(self) -> VAE:
         """The generative model."""
-        assert self.models.vae is not None
-        return self.models.vae
+        return vae_of(self.models)
 
     def case(self, counterfactual: Tensor, confidence: float = 0.5, factual: Tensor | None = None) -> Case:
         """Counterfactuals, rounded to legal rows, beside their factuals."""
@@ -151,6 +151,13 @@ def assemble(data: Dataset, rows: EncodedData, fitted: Models, factuals: int | N
     encoder, models = data.encoder(), fitted.folded()
     neighbours = Neighbours(rows.train, encoder.weights.to(rows.train.device))
     return Study(encoder, rows, models, rows.correctly_rejected(models.classifier)[:factuals], neighbours)
+
+
+def vae_of(models: Models) -> VAE:
+    """The VAE of models that have one."""
+    if models.vae is None:
+        raise InputError("a latent step needs a VAE, and there is none: give models with one")
+    return models.vae
 
 
 def fit_models(rows: EncodedData, settings: Settings, size: Preset, run: Run) -> Models:

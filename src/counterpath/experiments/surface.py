@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from counterpath.data.surface import NOISE, SCALE, Surface, enters_hole, sample_surface
-from counterpath.experiments.study import Models, local_search, mean_or_none, over_seeds
+from counterpath.experiments.study import Models, local_search, mean_or_none, over_seeds, vae_of
 from counterpath.geometry.curve import resample
 from counterpath.geometry.linearize import jacobian
 from counterpath.geometry.metric import pullback
@@ -42,7 +42,7 @@ SEARCHED = tuple(name for name in METHODS if name != NEAREST)
 """The methods of the experiment; the nearest accepted row is measured beside them."""
 STEPS = 150
 """The paper's longest run, which shows where a path goes after the decision has flipped."""
-_TARGET = Target(1)
+_TARGET = Target(1)  # all factuals are rejected, class 0
 _GOALS = 4
 """Nearest accepted nodes to which a row may go straight; as many as in `geodesic` itself."""
 _SEGMENTS, _RELAXATION_STEPS = 16, 5
@@ -83,8 +83,7 @@ class Scene:
     @property
     def vae(self) -> VAE:
         """The generative model."""
-        assert self.models.vae is not None
-        return self.models.vae
+        return vae_of(self.models)
 
     @property
     def perturbed(self) -> Tensor:

@@ -27,8 +27,9 @@ SHOWN_POINTS = 1500
 """Training points in a figure: more of them hide the paths."""
 _GRID = 220
 """Cells of a heat map along either axis: about as many as it has pixels at the usual size of a page."""
-_OUTLINE = [withStroke(linewidth=3.2, foreground="white", alpha=0.9)]
+_OUTLINE = [withStroke(linewidth=3.2, foreground="white", alpha=0.9)]  # paths stay visible on dark and light
 _LEGEND: Any = {"loc": "lower right", "fontsize": 8, "frameon": True, "framealpha": 0.9}
+"""On a heat map: framed, to be read on any colour, and small, to hide little."""
 
 
 def draw_all(scene: Scene, paths: Mapping[str, Paths], folder: Path) -> None:

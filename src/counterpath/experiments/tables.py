@@ -4,7 +4,8 @@ Methods are compared twice: after equal steps, as the paper does, and at equal c
 path that reaches it and the path up to there. Global methods stop at the asked confidence, and have no steps.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,20 @@ HEADINGS = {
     "confidence": "confidence", "violation": "violation", "path_ld_max": "max LD on path", "flip_ratio": "flip ratio",
     "path_ld_max_sq": "max LD² on path",
 }  # fmt: skip
+Compared = tuple[str, Sequence[float], Sequence[tuple[str, str]], Sequence[str]]
+"""What says that a row is solved, at which steps or confidences, which methods are compared, and by which measures."""
+AFTER_STEPS: Compared = (
+    "valid",
+    STEPS,
+    (("rsgd", "sgd"), ("rsgd-c", "sgd"), ("rsgd-c", "rsgd")),
+    ("ld_sq", "l1", "l2_sq", "linf", "path_ld_max"),
+)
+AT_EQUAL_CONFIDENCE: Compared = (
+    "first",
+    SHOWN_THRESHOLDS,
+    (("geodesic", "rsgd"), ("geodesic", "rsgd-c"), ("geodesic", "face")),
+    ("ld_sq", "l1", "l2_sq", "path_ld_max_sq"),
+)
 DRAWS = 1000
 """Of the bootstrap: the ends of a 95 % interval then rest on 25 draws each."""
 
@@ -49,12 +64,7 @@ def collect(
 ) -> dict[str, Any]:
     """All results of an experiment, in the shape of `results.json`.
 
-    Args:
-        dataset: Its name.
-        preset: Its size.
-        seeds: The seeds.
-        summaries: For each seed what is not one number a row.
-        measured: For each seed what is.
+    `measured` has for each seed what is one number a row, and `summaries` what is not.
     """
     mean = over_seeds(summaries, _whole_mean)
     return {
@@ -65,7 +75,7 @@ def collect(
         "classifier": mean["classifier"],
         "uncertainty": mean["uncertainty"],
         "table": table(measured),
-        "differences": differences_after_steps(measured) + differences_at_confidence(measured),
+        "differences": differences(measured, (AFTER_STEPS, AT_EQUAL_CONFIDENCE)),
         "by_step": by_step(measured),
         "by_confidence": by_confidence(measured),
         "geodesic": roadmap(measured),
@@ -154,55 +164,29 @@ def by_confidence(measured: Sequence[Runs]) -> list[dict[str, Any]]:
     return rows
 
 
-def differences_after_steps(measured: Sequence[Runs]) -> list[dict[str, Any]]:
-    """Paired differences between the optimisers after equal steps, on the rows that both solved."""
-    pairs, measures = (
-        (("rsgd", "sgd"), ("rsgd-c", "sgd"), ("rsgd-c", "rsgd")),
-        ("ld_sq", "l1", "l2_sq", "linf", "path_ld_max"),
-    )
-    generator = np.random.default_rng(0)
-    return [
-        {"steps": steps, "difference": name, "measure": measure, **interval}
-        for steps in STEPS
-        for name, measure, interval, _ in _paired(measured, pairs, measures, "valid", steps, generator)
-    ]
+def differences(measured: Sequence[Runs], compared: Sequence[Compared]) -> list[dict[str, Any]]:
+    """Paired differences between methods on the rows that both solved, with bootstrap intervals.
 
-
-def differences_at_confidence(measured: Sequence[Runs]) -> list[dict[str, Any]]:
-    """Paired differences between a global method and another at equal confidence, on the rows that both solved.
-
-    Steps are 0. `one` and `other` are the means of either over those rows.
+    At equal confidence `steps` is 0, and `one` and `other` are the means of either over those rows.
     """
-    pairs, measures = (
-        (("geodesic", "rsgd"), ("geodesic", "rsgd-c"), ("geodesic", "face")),
-        ("ld_sq", "l1", "l2_sq", "path_ld_max_sq"),
-    )
-    generator = np.random.default_rng(0)
-    return [
-        {"steps": 0, "threshold": threshold, "difference": name, "measure": measure, **interval, **means}
-        for threshold in SHOWN_THRESHOLDS
-        for name, measure, interval, means in _paired(measured, pairs, measures, "first", threshold, generator)
-    ]
-
-
-def _paired(
-    measured: Sequence[Runs],
-    pairs: Sequence[tuple[str, str]],
-    measures: Sequence[str],
-    solved: str,
-    at: float,
-    generator: np.random.Generator,
-) -> Iterator[tuple[str, str, dict[str, float], dict[str, float | None]]]:
-    """Title, measure, bootstrap interval, and the means, for every pair that solved rows in common."""
-    for pair in pairs:
-        runs = [_run(name, "no") for name in pair]
-        both = _everywhere([_solved(measured, run, f"{solved}@{at}") for run in runs])
-        for measure in measures:
-            one, other = (_values(measured, run, measure, at) for run in runs)
-            interval = bootstrap([(a - b)[mask] for a, b, mask in zip(one, other, both, strict=True)], generator)
-            if interval is not None:
-                means = {"n": _count(both), "one": cell(one, both)["mean"], "other": cell(other, both)["mean"]}
-                yield " − ".join(pair), measure, interval, means
+    rows: list[dict[str, Any]] = []
+    for solved, points, pairs, measures in compared:
+        generator = np.random.default_rng(0)
+        for at, pair in itertools.product(points, pairs):
+            runs = [_run(name, "no") for name in pair]
+            both = _everywhere([_solved(measured, run, f"{solved}@{at}") for run in runs])
+            for measure in measures:
+                one, other = (_values(measured, run, measure, at) for run in runs)
+                interval = bootstrap([(a - b)[mask] for a, b, mask in zip(one, other, both, strict=True)], generator)
+                if interval is None:
+                    continue
+                row = {"difference": " − ".join(pair), "measure": measure, **interval}
+                if solved == "valid":
+                    rows.append({"steps": at, **row})
+                else:
+                    means = {"one": cell(one, both)["mean"], "other": cell(other, both)["mean"]}
+                    rows.append({"steps": 0, "threshold": at, **row, "n": _count(both), **means})
+    return rows
 
 
 def by_step(measured: Sequence[Runs]) -> list[dict[str, Any]]:

@@ -32,6 +32,7 @@ from counterpath.experiments.study import (
     Study,
     build,
     local_search,
+    vae_of,
 )
 from counterpath.geometry.curve import metric_field
 from counterpath.geometry.metric import pullback
@@ -379,8 +380,7 @@ def _calibrate(study: Study, vae: VAE) -> Calibration:
 
 def _measure_bandwidth(study: Study, size: Preset, run: Run, bandwidth: float, damping: float) -> Measured:
     """Validity and squared LD after 150 steps, with the uncertainty fitted anew at a bandwidth."""
-    vae, train = study.models.folded().vae, study.data.train
-    assert vae is not None
+    vae, train = vae_of(study.models.folded()), study.data.train
     old = vae.precision
     vae.precision = RBFPrecision(vae.latent, train.shape[-1], len(old.centers), zeta=old.zeta).to(train)
     training = VAETraining(std_epochs=size.curve_epochs, std_learning_rate=0.01, bandwidth=bandwidth)

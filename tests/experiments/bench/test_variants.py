@@ -14,7 +14,8 @@ from counterpath.experiments.bench.variants import (
     paper_step,
     stochman_models,
 )
-from counterpath.experiments.bench.workload import Sizes, Workload, random_workload, vae_of
+from counterpath.experiments.bench.workload import Sizes, Workload, random_workload
+from counterpath.experiments.study import vae_of
 from counterpath.geometry.linearize import jacobian_autodiff
 from counterpath.search.problem import SearchModels
 from counterpath.search.traverse import at_confidence

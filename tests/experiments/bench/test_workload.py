@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from counterpath.experiments.bench.workload import Sizes, Workload, adult_workload, random_workload, read_models, vae_of
+from counterpath.experiments.bench.workload import Sizes, Workload, adult_workload, random_workload, read_models
+from counterpath.experiments.study import vae_of
 from counterpath.models.classifier import fit_classifier
 from counterpath.models.training import Run
 from counterpath.models.vae import VAETraining, fit_vae

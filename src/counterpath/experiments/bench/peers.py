@@ -427,9 +427,5 @@ def _check(study: Study, methods: Sequence[str], rows: int, repeats: int) -> Non
         choose("method", name, PEERS)
     if rows < 1 or repeats < 1:
         raise InputError(f"a comparison needs rows and repeats of at least 1; given rows={rows}, repeats={repeats}")
-    if study.factual.device.type != "cpu":
-        raise InputError(
-            f"the peers run on a CPU, and this study is on {study.factual.device}; build it with device cpu"
-        )
     if len(study.factual) == 0:
         raise InputError("this study has no factuals to explain: its classifier rejects no test row of class 0")

@@ -24,8 +24,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from counterpath.experiments.bench.timing import Task
-from counterpath.experiments.bench.workload import Workload, vae_of
-from counterpath.experiments.study import FIDELITY, OPTIMIZERS, local_search
+from counterpath.experiments.bench.workload import Workload
+from counterpath.experiments.study import FIDELITY, OPTIMIZERS, local_search, vae_of
 from counterpath.geometry.linearize import jacobian_autodiff
 from counterpath.geometry.metric import Metric
 from counterpath.models.latent import LatentModel
@@ -156,23 +156,28 @@ def eager_step(workload: Workload, method: str) -> Step:
         mean_part, std_part = h_jac @ mean_jac, h_jac @ std_jac
         return mean_part.mT @ mean_part + std_part.mT @ std_part
 
+    gradient = torch.func.grad(total)
+    return _descend(gradient, None if method == "sgd" else metric, torch.linalg.solve, workload.damping)
+
+
+def _descend(
+    gradient: Step,
+    metric: Callable[[Tensor], Tensor] | None,
+    solve: Callable[[Tensor, Tensor], Tensor],
+    damping: float,
+) -> Step:
+    """z ← z − η r/‖r‖ with r = (M + δI)⁻¹∇f, and r = ∇f where there is no metric."""
+
     def step(z: Tensor, factual: Tensor) -> Tensor:
-        direction: Tensor = torch.func.grad(total)(z, factual)  # M = I for sgd
+        direction = gradient(z, factual)
         with torch.no_grad():
-            if method != "sgd":
-                direction = torch.linalg.solve(_damped(metric(z), workload.damping), direction)
-            return _move(z, direction)
+            if metric is not None:
+                stiff = metric(z.detach()) + damping * torch.eye(z.shape[-1], dtype=z.dtype, device=z.device)
+                direction = solve(stiff, direction)
+            moved: Tensor = STEP_SIZE * direction / direction.norm(dim=-1, keepdim=True)
+            return z.detach() - moved
 
     return step
-
-
-def _damped(metric: Tensor, damping: float) -> Tensor:
-    return metric + damping * torch.eye(metric.shape[-1], dtype=metric.dtype, device=metric.device)
-
-
-def _move(z: Tensor, direction: Tensor) -> Tensor:
-    step: Tensor = STEP_SIZE * direction / direction.norm(dim=-1, keepdim=True)
-    return z - step
 
 
 def floors(workload: Workload) -> dict[str, Task]:
@@ -255,20 +260,17 @@ def paper_step(workload: Workload, method: str) -> Step:
     metric = choose("method to time", method, _METRICS)
     models = stochman_models(workload)
 
-    def step(z: Tensor, factual: Tensor) -> Tensor:
+    def gradient(z: Tensor, factual: Tensor) -> Tensor:
         z = z.detach().requires_grad_()
         logits = models.head(models.representation(models.mean(z)))[:, 0]
         loss = F.binary_cross_entropy_with_logits(logits, torch.ones_like(logits), reduction="sum")
-        (gradient,) = torch.autograd.grad(loss, z)
-        with torch.no_grad():
-            z = z.detach()
-            direction = gradient
-            if metric is not None:
-                inverse = torch.linalg.inv(_damped(metric(models, z), workload.damping))
-                direction = (inverse @ gradient[..., None])[..., 0]
-            return _move(z, direction)
+        return torch.autograd.grad(loss, z)[0]
 
-    return step
+    def solve(stiff: Tensor, direction: Tensor) -> Tensor:
+        solved: Tensor = torch.linalg.inv(stiff) @ direction[..., None]
+        return solved[..., 0]
+
+    return _descend(gradient, metric and partial(metric, models), solve, workload.damping)
 
 
 def paper_search(workload: Workload, method: str, *, steps: int, block_size: int) -> Float[Tensor, "n d"]:

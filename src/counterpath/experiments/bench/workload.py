@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from counterpath.data.datasets import load
-from counterpath.experiments.study import PRESETS, SETTINGS, EncodedData, Models, fit_models
+from counterpath.experiments.study import PRESETS, SETTINGS, EncodedData, Models, fit_models, vae_of
 from counterpath.geometry.metric import DAMPING
 from counterpath.models.classifier import Classifier
 from counterpath.models.layers import settle
@@ -84,13 +84,6 @@ class Workload:
         """The same with so many rows; if there are fewer, they are repeated."""
         index = torch.arange(rows, device=self.factual.device) % len(self.factual)
         return replace(self, factual=self.factual[index])
-
-
-def vae_of(parts: Models) -> VAE:
-    """The VAE of models that have one."""
-    if parts.vae is None:
-        raise InputError("a latent step needs a VAE, and there is none: give models with one")
-    return parts.vae
 
 
 def random_workload(sizes: Sizes, seed: int, device: torch.device, *, damping: float = DAMPING) -> Workload:
