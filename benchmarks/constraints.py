@@ -1,4 +1,4 @@
-"""What each part of "what may change, and how close to the person" buys, on the same people.
+"""What each part of holding features and staying close to the row buys, on the same rows.
 
     python benchmarks/constraints.py adult --seeds 0,1,2
     python benchmarks/constraints.py gmc --seeds 0,1,2
@@ -8,13 +8,13 @@ with all of its parts, and without one of them at a time:
 
 | variant | what differs |
 |---|---|
-| whole | nothing: the generative model is told the immutable features in advance |
-| locks | it is not; they are locked by the request, and the same model is told then |
-| no conditioning | a model that cannot be told: the step alone holds them |
-| no residual | paths start at the reconstruction, and not at the person |
-| no final pass | changes that are not needed stay |
-| no landmarks | whoever gets stuck is not led anywhere |
-| none of them | no conditioning, residual, final pass or landmarks |
+| whole | nothing: the generative model is conditioned on the immutable features from the start |
+| locks | it is not; they are locked by the request, and the same model is conditioned on them then |
+| no conditioning | a model that cannot be conditioned: the step alone holds them |
+| no residual | paths start at the reconstruction, and not at the row |
+| no final pass | redundant changes stay |
+| no landmarks | a search that gets stuck has no fallback |
+| none of them | no conditioning, residual, final pass or fallback |
 | nearest | the nearest accepted training row with the same immutable features |
 
 Distances are means over the valid rows of each variant; `common` has them over the rows that all of them solved.
@@ -32,7 +32,6 @@ import torch
 import counterpath as cp
 from counterpath.data.datasets import Dataset
 from counterpath.data.encoding import Encoder
-from counterpath.explainer.solve import LED
 from counterpath.fitting.train import hold_out
 from counterpath.models.training import Run
 from counterpath.models.vae import VAETraining, fit_vae
@@ -40,12 +39,14 @@ from counterpath.utils.devices import resolve_device
 from counterpath.utils.files import write_json
 
 CLASS_WEIGHTS = {"adult": None, "gmc": "balanced"}
+PARTS = ("keep_residual", "sparsify", "fallback")
+"""The parts of the search that are parameters of the Explainer."""
 MEASURES = ("ld_sq", "l0", "l1", "l2_sq", "steps", "violation")
 COLUMNS = ("flip_ratio", "local", *MEASURES, "first_step")
 
 
 def unconditioned(data: Dataset, encoder: Encoder, seed: int, device: str) -> torch.nn.Module:
-    """The same VAE, trained as long, that is told nothing."""
+    """The same VAE, trained as long, that is conditioned on nothing."""
     rows = encoder.encode(data.train.drop(columns=data.target)).to(resolve_device(device))
     rows = rows[~hold_out(len(rows), seed, data.train[data.target].to_numpy()).to(rows.device)]
     training = VAETraining(mean_epochs=max(20, round(4000 * 512 / len(rows))), std_epochs=2)
@@ -53,11 +54,11 @@ def unconditioned(data: Dataset, encoder: Encoder, seed: int, device: str) -> to
 
 
 def explained(dataset: str, seed: int, device: str, count: int | None) -> dict[str, cp.Explanation]:
-    """The people of a data set, explained by every variant."""
+    """The rejected rows of a data set, explained by every variant."""
     data = cp.datasets.load(dataset)
-    held = list(data.schema.immutable)
+    immutable = list(data.schema.immutable)
     free = data.schema
-    for name in held:
+    for name in immutable:
         free = free.replace(name, immutable=False)
     encoder = Encoder.fit(data.train.drop(columns=data.target), data.schema)
     settings: dict[str, Any] = {
@@ -68,36 +69,36 @@ def explained(dataset: str, seed: int, device: str, count: int | None) -> dict[s
     }
 
     def fitted(schema: cp.Schema, **parts: Any) -> cp.Explainer:
-        given = {"encoder": encoder} if "generator" in parts else {"schema": schema}
-        return cp.Explainer(**settings).fit(data.train, target=data.target, **given, **parts)
+        features = {"encoder": encoder} if "generator" in parts else {"schema": schema}
+        return cp.Explainer(**settings).fit(data.train, target=data.target, **features, **parts)
 
     whole, unlocked = fitted(data.schema), fitted(free)
     plain = fitted(data.schema, generator=unconditioned(data, encoder, seed, device))
     predicted, label = whole.predict(data.test), data.test[data.target]
-    people = data.test[(label == 0) & (predicted == 0)].head(count)
+    rejected = data.test[(label == 0) & (predicted == 0)].head(count)
 
-    def ask(explainer: cp.Explainer, **options: Any) -> cp.Explanation:
-        parts = {name: options.pop(name) for name in ("carry", "tidy", "home") if name in options}
+    def explain(explainer: cp.Explainer, **options: Any) -> cp.Explanation:
+        parts = {name: options.pop(name) for name in PARTS if name in options}
         before = {name: getattr(explainer, name) for name in parts}
         explainer.set_params(**parts)
-        result = explainer.explain(people, target_class=1, **options)
+        result = explainer.explain(rejected, target_class=1, **options)
         explainer.set_params(**before)
         return result
 
     return {
-        "whole": ask(whole),
-        "locks": ask(unlocked, lock=held),
-        "no conditioning": ask(plain),
-        "no residual": ask(whole, carry=False),
-        "no final pass": ask(whole, tidy=False),
-        "no landmarks": ask(whole, home=False),
-        "none of them": ask(plain, carry=False, tidy=False, home=False),
-        "nearest": ask(whole, method="nearest"),
+        "whole": explain(whole),
+        "locks": explain(unlocked, lock=immutable),
+        "no conditioning": explain(plain),
+        "no residual": explain(whole, keep_residual=False),
+        "no final pass": explain(whole, sparsify=False),
+        "no landmarks": explain(whole, fallback=False),
+        "none of them": explain(plain, keep_residual=False, sparsify=False, fallback=False),
+        "nearest": explain(whole, method="nearest"),
     }
 
 
 def _violations(result: cp.Explanation, names: list[str]) -> float:
-    """How many immutable features differ from the person, in original units, anywhere on a path; the mean over rows."""
+    """How many immutable features differ from the factual, as the user knows them, on a path; the mean over rows."""
     paths = result.paths
     first = result.factuals[names].iloc[paths["row"]].reset_index(drop=True)
     differ = (paths[names].reset_index(drop=True).astype(object) != first.astype(object)).groupby(paths["row"]).any()
@@ -108,14 +109,14 @@ def _first_step(result: cp.Explanation) -> float:
     return float(result.paths.loc[result.paths["step"] == 1, "length"].mean())
 
 
-def lines(dataset: str, seed: int, device: str, count: int | None) -> list[dict[str, Any]]:
+def measure(dataset: str, seed: int, device: str, count: int | None) -> list[dict[str, Any]]:
     results = explained(dataset, seed, device, count)
-    held = list(cp.datasets.load(dataset).schema.immutable)
+    immutable = list(cp.datasets.load(dataset).schema.immutable)
     solved = np.logical_and.reduce([result.valid.to_numpy() for result in results.values()])
     table = []
     for name, result in results.items():
         valid, measures = result.valid.to_numpy(), result.measures()
-        led = (result.status["reason"] == LED).to_numpy()
+        fallback = result.status["fallback"].to_numpy(bool)
         for subset, rows in (("valid", valid), ("common", solved)):
             table.append(
                 {
@@ -126,9 +127,9 @@ def lines(dataset: str, seed: int, device: str, count: int | None) -> list[dict[
                     "n": int(rows.sum()),
                     "people": len(valid),
                     "flip_ratio": float(valid.mean()),
-                    "local": float((valid & ~led).mean()),
+                    "local": float((valid & ~fallback).mean()),
                     **{measure: float(measures.loc[rows, measure].mean()) for measure in MEASURES},
-                    "violation": _violations(result, held),
+                    "violation": _violations(result, immutable),
                     "first_step": _first_step(result),
                 }
             )
@@ -140,20 +141,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("datasets", nargs="+", choices=CLASS_WEIGHTS)
     parser.add_argument("--seeds", default="0,1,2")
-    parser.add_argument("--rows", type=int, help="at most so many people")
+    parser.add_argument("--rows", type=int, help="at most so many rows")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--out", type=Path, help="a JSON file")
-    given = parser.parse_args()
-    found = [
+    options = parser.parse_args()
+    table = [
         line
-        for dataset in given.datasets
-        for seed in map(int, given.seeds.split(","))
-        for line in lines(dataset, seed, given.device, given.rows)
+        for dataset in options.datasets
+        for seed in map(int, options.seeds.split(","))
+        for line in measure(dataset, seed, options.device, options.rows)
     ]
-    means = pd.DataFrame(found).groupby(["dataset", "subset", "variant"], sort=False)[list(COLUMNS)].mean()
+    means = pd.DataFrame(table).groupby(["dataset", "subset", "variant"], sort=False)[list(COLUMNS)].mean()
     print(means.round(3).to_string())
-    if given.out is not None:
-        write_json(given.out, found)
+    if options.out is not None:
+        write_json(options.out, table)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How good the Explainer's answers are with its default settings: Adult and GMC, and models that can only be asked.
+"""How good counterfactuals are with the Explainer's default settings: Adult and GMC, and black-box models.
 
     python benchmarks/explainer.py adult gmc --seeds 0,1,2 --confidences 0.5,0.7,0.9
     python benchmarks/explainer.py adult gmc --seeds 0,1,2 --immutable
@@ -7,7 +7,7 @@
 
 Every correctly rejected test row is explained, with no constraints unless --immutable. Distances are means over each
 method's valid rows and over the rows that all methods solved (`subset`), then over seeds. `local` is the share that the
-search itself finds, without being led anywhere; `gaps` the share reached only across a gap in the data; `copy` the
+search itself finds, without its fallback; `gaps` the share reached only across a gap in the data; `copy` the
 share equal to a training row; `path_ld_max_sq` the highest squared LD along a path, its ends included.
 """
 
@@ -21,7 +21,6 @@ import pandas as pd
 
 import counterpath as cp
 from counterpath.data.datasets import Dataset
-from counterpath.explainer.solve import LED
 from counterpath.utils.errors import require
 from counterpath.utils.files import write_json
 
@@ -31,8 +30,8 @@ SHARES = {"flip_ratio": "valid", "local": "local", "gaps": "gap"}
 CLASS_WEIGHTS = {"adult": None, "gmc": "balanced"}
 
 
-def foreign(name: str, data: Dataset, seed: int) -> Any:
-    """A model of somebody else's, trained on the table as it is."""
+def black_box(name: str, data: Dataset, seed: int) -> Any:
+    """A model that offers probabilities alone, trained on the table as it is."""
     from sklearn.compose import make_column_transformer
     from sklearn.ensemble import RandomForestClassifier
     from sklearn.pipeline import make_pipeline
@@ -48,16 +47,16 @@ def foreign(name: str, data: Dataset, seed: int) -> Any:
 
 
 def run(
-    dataset: str, model: str, seed: int, device: str, rows: int | None, held: bool, confidences: list[float]
+    dataset: str, model: str, seed: int, device: str, rows: int | None, immutable: bool, confidences: list[float]
 ) -> list[dict[str, Any]]:
     data = cp.datasets.load(dataset)
-    asked = None if model == "own" else foreign(model, data, seed)
+    explained = None if model == "own" else black_box(model, data, seed)
     started = time.perf_counter()
     explainer = cp.Explainer(class_weight=CLASS_WEIGHTS[dataset], seed=seed, device=device)
     schema = data.schema
-    for name in () if held else schema.immutable:
+    for name in () if immutable else schema.immutable:
         schema = schema.replace(name, immutable=False)
-    explainer.fit(data.train, target=data.target, schema=schema, model=asked)
+    explainer.fit(data.train, target=data.target, schema=schema, model=explained)
     fitting = time.perf_counter() - started
     predicted, label = explainer.predict(data.test), data.test[data.target]
     accuracy = np.mean([(predicted[label == value] == value).mean() for value in (0, 1)])
@@ -75,13 +74,13 @@ def run(
     }
     lines = []
     for confidence in confidences:
-        found = {name: _explained(explainer, rejected, name, confidence, asked) for name in METHODS}
-        common = pd.concat([frame["valid"] for frame, _ in found.values()], axis=1).all(axis=1)
-        for method, (frame, seconds) in found.items():
-            for subset, rows in (("valid", frame["valid"]), ("common", common)):
-                means = {name: float(frame.loc[rows, name].mean()) for name in (*MEASURES, "path_ld_max_sq")}
+        results = {name: _explain(explainer, rejected, name, confidence, explained) for name in METHODS}
+        common = pd.concat([frame["valid"] for frame, _ in results.values()], axis=1).all(axis=1)
+        for method, (frame, seconds) in results.items():
+            for subset, mask in (("valid", frame["valid"]), ("common", common)):
+                means = {name: float(frame.loc[mask, name].mean()) for name in (*MEASURES, "path_ld_max_sq")}
                 shares = {name: float(frame[column].mean()) for name, column in SHARES.items()}
-                line = {"confidence_asked": confidence, "method": method, "subset": subset, "over": int(rows.sum())}
+                line = {"confidence_asked": confidence, "method": method, "subset": subset, "over": int(mask.sum())}
                 lines.append({**shared, **line, **shares, **means, "seconds_explain": seconds})
         shown = pd.DataFrame(lines[-2 * len(METHODS) :])
         columns = ["dataset", "seed", "confidence_asked", "method", "subset", "over", *SHARES, *MEASURES]
@@ -89,28 +88,30 @@ def run(
     return lines
 
 
-def _explained(
-    explainer: cp.Explainer, rows: pd.DataFrame, method: str, confidence: float, asked: Any
+def _explain(
+    explainer: cp.Explainer, rows: pd.DataFrame, method: str, confidence: float, explained: Any
 ) -> tuple[pd.DataFrame, float]:
-    """One line a row: its measures, and whether it was found, and how; and the seconds for all of them."""
+    """One line a row: its measures, and whether there is a counterfactual, and how; and the seconds for all of them."""
     started = time.perf_counter()
     result = explainer.explain(rows, target_class=1, method=method, confidence=confidence)
     seconds = time.perf_counter() - started
-    real = explainer.predict_proba(result.counterfactuals)[1] if asked is None else _real(asked, result)
+    probability = (
+        explainer.predict_proba(result.counterfactuals)[1] if explained is None else _probability(explained, result)
+    )
     frame = result.measures().astype(float)
-    frame["valid"] = result.valid & (real >= max(0.5, confidence))
-    frame["local"] = frame["valid"] & (result.status["reason"] != LED)
+    frame["valid"] = result.valid & (probability >= max(0.5, confidence))
+    frame["local"] = frame["valid"] & ~result.status["fallback"]
     frame["gap"] = result.status["status"] == "crosses_gap"
     names = list(explainer.schema_.names)
     encoded = explainer.encoder_.encode(result.paths[names]).to(explainer.models_.rows.device)
-    away = explainer.models_.data.distance(encoded).square().cpu().numpy()
+    away = explainer.models_.plausibility.distance(encoded).square().cpu().numpy()
     highest = np.zeros(len(rows))
     np.maximum.at(highest, result.paths["row"].to_numpy(), away)
     frame["path_ld_max_sq"] = highest
     return frame, seconds
 
 
-def _real(model: Any, result: cp.Explanation) -> pd.Series:
+def _probability(model: Any, result: cp.Explanation) -> pd.Series:
     """What the model itself says about the rows as they were returned."""
     return pd.Series(model.predict_proba(result.counterfactuals)[:, 1], index=result.counterfactuals.index)
 
@@ -146,15 +147,15 @@ def main() -> None:
     parser.add_argument("--rows", type=int, help="at most so many rows")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--out", type=Path, help="a JSON file")
-    given = parser.parse_args()
-    seeds = [int(seed) for seed in given.seeds.split(",")]
-    confidences = [float(confidence) for confidence in given.confidences.split(",")]
-    settings = (given.device, given.rows, given.immutable, confidences)
-    lines = [line for name in given.datasets for seed in seeds for line in run(name, given.model, seed, *settings)]
+    options = parser.parse_args()
+    seeds = [int(seed) for seed in options.seeds.split(",")]
+    confidences = [float(confidence) for confidence in options.confidences.split(",")]
+    settings = (options.device, options.rows, options.immutable, confidences)
+    lines = [line for name in options.datasets for seed in seeds for line in run(name, options.model, seed, *settings)]
     table = pd.DataFrame(lines)
     print(markdown(table))
-    if given.out:
-        write_json(given.out, table.astype(object).where(table.notna(), None).to_dict("records"))
+    if options.out:
+        write_json(options.out, table.astype(object).where(table.notna(), None).to_dict("records"))
 
 
 if __name__ == "__main__":

@@ -4,13 +4,23 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 
-from counterpath import plots
 from counterpath.data.surface import SCALE
 from counterpath.experiments import surface
-from counterpath.experiments.surface import Preset, boundary_metric, enters_hole, median, reproduce
+from counterpath.experiments.study import over_seeds
+from counterpath.experiments.surface import (
+    Preset,
+    boundary_metric,
+    build_face_graph,
+    enters_hole,
+    face_paths,
+    median,
+    reproduce,
+)
 from counterpath.models import training
 from counterpath.models.training import Run
+from counterpath.search.face import FaceGraph
 from counterpath.search.methods import METHODS
 
 pytestmark = pytest.mark.whole
@@ -27,7 +37,6 @@ def quick() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(surface.PRESETS, "tiny", TINY)
         patch.setattr(surface, "STEPS", 60)
-        patch.setitem(plots._STYLE, "savefig.dpi", 40)
         yield
 
 
@@ -73,7 +82,7 @@ def test_ten_times_less_damping_changes_no_figure(results: dict, folder: Path) -
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training._Batches, "epoch", _never)
         scene = surface.build(TINY, run, torch.device("cpu"))
-    paths = {name: surface.walk(scene, name, damping=1e-7, progress=False) for name in ("rsgd", "rsgd-c")}
+    paths = {name: surface.search(scene, name, damping=1e-7, progress=False) for name in ("rsgd", "rsgd-c")}
     other, same = surface.measure(scene, paths, damping=1e-7), results["by_seed"][0]
     for name in paths:
         for key, value in other["methods"][name].items():
@@ -88,7 +97,7 @@ def _never(*arguments: object) -> None:
     raise AssertionError("a model that lies in the checkpoint is trained again")
 
 
-def _path(*chart: tuple[float, float]) -> torch.Tensor:
+def _path(*chart: tuple[float, float]) -> Tensor:
     u = torch.tensor(chart)
     return torch.cat([(torch.pi * (u + 1) - torch.pi) / SCALE, torch.zeros(len(u), 1)], 1)[:, None]
 
@@ -106,9 +115,48 @@ def test_the_classifier_s_metric_is_larger_near_the_boundary(results: dict) -> N
 
 
 def test_medians_skip_what_is_missing() -> None:
-    assert median([{"a": 1, "b": None}, {"a": 3, "b": 2}, {"a": 2, "b": None}]) == {"a": 2, "b": 2}
+    assert over_seeds([{"a": 1, "b": None}, {"a": 3, "b": 2}, {"a": 2, "b": None}], median) == {"a": 2, "b": 2}
     assert median([None]) is None
 
 
 def test_boundary_metric_is_finite(parts) -> None:  # type: ignore[no-untyped-def]
     assert boundary_metric(parts.classifier, torch.randn(500, 3))["trace_near"] > 0
+
+
+def _right(x: Tensor) -> Tensor:
+    """Accepts what lies to the right of 1."""
+    return x[:, 0] - 1
+
+
+def _grid(gap: float = 0.0) -> Tensor:
+    """Points on a grid, the right half moved away by a gap."""
+    points = torch.cartesian_prod(torch.arange(-1.0, 2.01, 0.25), torch.arange(-1.0, 1.01, 0.25))
+    points = torch.cat([points, torch.zeros(len(points), 1)], 1)
+    return torch.where(points[:, :1] > 0.9, points + torch.tensor([gap, 0, 0]), points)
+
+
+def test_a_face_path_begins_at_the_row_and_ends_at_an_accepted_training_row() -> None:
+    start = torch.tensor([[-0.9, 0.1, 0.0], [0.2, -0.6, 0.0]])
+    path = face_paths(build_face_graph(_right, _grid()), start, 40)
+    assert path.shape == (41, 2, 3)
+    assert torch.equal(path[0], start)
+    assert bool((_right(path[-1]) > 0).all())
+    assert float((path[-1][:, None] - _grid()).norm(dim=-1).amin(1).max()) == 0
+
+
+def test_a_row_without_a_face_path_stays() -> None:
+    rows = _grid()[_grid()[:, 0] < 0.9]
+    path = face_paths(build_face_graph(_right, rows), rows[:3], 10)
+    assert torch.equal(path[-1], rows[:3])
+
+
+def test_face_paths_touch_only_allowed_rows() -> None:
+    rows = _grid()
+    graph = FaceGraph.build(rows, torch.zeros(len(rows), 2), torch.ones(3))
+    allowed = (rows[:, 1] > 0) | (rows[:, 0] < 0)
+    nodes, exists = graph.chains(torch.tensor([[-0.9, -0.9, 0.0]]), rows[:, 0] > 1, allowed)
+    assert exists.tolist() == [True]
+    assert bool(allowed[nodes].all())
+    none, exists = graph.chains(torch.zeros(2, 3), rows[:, 0] > 1, rows[:, 0] < 1)
+    assert len(none) == 2
+    assert exists.tolist() == [False, False]

@@ -3,11 +3,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import torch
 
 from counterpath.data import datasets
 from counterpath.data.datasets import Dataset, load
-from counterpath.experiments import tables, tabular
+from counterpath.experiments import study, tables, tabular
 from counterpath.experiments.study import THRESHOLDS, Preset, Settings
 from counterpath.experiments.tabular import reproduce
 from counterpath.utils import blocks
@@ -85,14 +84,14 @@ def test_the_baselines_are_what_they_claim(results: dict) -> None:  # type: igno
     assert rows["reconstruction"]["flip_ratio"] < 0.5
 
 
-def test_the_global_methods_stand_beside_the_walks_at_every_confidence(results: dict) -> None:  # type: ignore[type-arg]
+def test_the_global_methods_stand_beside_the_optimizers_at_every_confidence(results: dict) -> None:  # type: ignore[type-arg]
     rows = {
         (r["threshold"], r["optimizer"], r["subset"]): r for r in results["by_confidence"] if r["constraint"] == "no"
     }
     for threshold in THRESHOLDS:
-        everyone = [rows[threshold, name, "common_all"] for name in ("sgd", "rsgd", "rsgd-c", "geodesic", "face")]
-        assert len({row["n"] for row in everyone}) == 1
-        assert everyone[0]["n"] <= rows[threshold, "rsgd", "common"]["n"]
+        compared = [rows[threshold, name, "common_all"] for name in ("sgd", "rsgd", "rsgd-c", "geodesic", "face")]
+        assert len({row["n"] for row in compared}) == 1
+        assert compared[0]["n"] <= rows[threshold, "rsgd", "common"]["n"]
         assert (threshold, "geodesic", "common") not in rows  # those are the rows that the three optimisers solved
         for row in (rows[threshold, name, "reached"] for name in ("sgd", "rsgd", "geodesic", "face")):
             assert row["ctr"] == 0 or row["path_ld_max_sq"]["mean"] >= row["ld_sq"]["mean"] - 1e-9
@@ -101,10 +100,10 @@ def test_the_global_methods_stand_beside_the_walks_at_every_confidence(results: 
     assert whole["geodesic"]["flip_ratio"] > 0.95
     assert whole["face"]["ld"]["mean"] == 0
     assert whole["face"]["path_length"]["mean"] >= whole["face"]["l2"]["mean"]
-    network = results["geodesic"]
-    assert 1000 < network["nodes"] <= 3000
-    assert network["edges"] > 4 * network["nodes"]
-    assert network["path_ld_max_sq_leaping"] <= rows[0.5, "geodesic", "reached"]["path_ld_max_sq"]["mean"]
+    roadmap = results["geodesic"]
+    assert 1000 < roadmap["nodes"] <= 3000
+    assert roadmap["edges"] > 4 * roadmap["nodes"]
+    assert roadmap["path_ld_max_sq_leaping"] <= rows[0.5, "geodesic", "reached"]["path_ld_max_sq"]["mean"]
 
 
 def test_differences_at_equal_confidence_are_those_of_the_means(results: dict) -> None:  # type: ignore[type-arg]
@@ -127,35 +126,12 @@ def test_every_file_is_written_and_the_report_needs_no_network(results: dict, fo
     assert (folder / "table.md").read_text(encoding="utf-8").count("(0.200)") == 1
 
 
-def test_a_second_run_walks_nothing_again(results: dict, folder: Path, patched: pytest.MonkeyPatch) -> None:  # type: ignore[type-arg]
+def test_a_second_run_searches_nothing_again(results: dict, folder: Path, patched: pytest.MonkeyPatch) -> None:  # type: ignore[type-arg]
     with pytest.MonkeyPatch.context() as patch:
-        for module, name in ((tabular, "traverse"), (tabular, "travel")):
-            patch.setattr(module, name, lambda *args, **options: pytest.fail("a finished part was walked again"))
+        for module, name in ((study, "traverse"), (tabular, "refined_routes")):
+            patch.setattr(module, name, lambda *args, **options: pytest.fail("a finished part was searched again"))
         again = reproduce("adult", preset="tiny", seeds=[0, 1], device="cpu", out=folder, progress=False)
     assert again == results
-
-
-def test_the_paper_s_tables_are_whole() -> None:
-    for name in ("adult", "gmc"):
-        printed = tables.paper(name)
-        assert len(printed) == 18
-        assert not printed.drop(columns=["constraint", "optimizer"]).isna().any().any()
-
-
-def test_differences_are_paired_and_their_interval_holds_the_mean() -> None:
-    generator = torch.Generator().manual_seed(0)
-    rows = {name: torch.rand(200, generator=generator) for name in tables.OPTIMIZERS}
-    parts = {}
-    for name in tables.OPTIMIZERS:
-        parts[f"{name} no"] = {
-            f"{measure}@{steps}": rows[name] if measure != "valid" else torch.ones(200)
-            for measure in ("valid", "ld_sq", "l1", "l2_sq", "linf", "path_ld_max")
-            for steps in tables.STEPS
-        }
-    for row in tables.differences([parts, parts]):
-        one, other = row["difference"].split(" − ")
-        assert row["mean"] == pytest.approx(float((rows[one] - rows[other]).double().mean()))
-        assert row["low"] < row["mean"] < row["high"]
 
 
 def test_an_unknown_preset_lists_the_valid_ones(tmp_path: Path) -> None:

@@ -41,8 +41,7 @@ def bench(
     import torch
 
     from counterpath.experiments.bench import report
-    from counterpath.experiments.bench.run import PARTS, Bench, measure
-    from counterpath.experiments.bench.steps import FULL, QUICK
+    from counterpath.experiments.bench.run import FULL, PARTS, QUICK, Bench, measure
     from counterpath.utils.devices import resolve_device
     from counterpath.utils.files import write_json, write_text
 

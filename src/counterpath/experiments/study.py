@@ -1,6 +1,8 @@
 """What one seed of the tabular experiment gives: encoded data, fitted models, and the factuals to be explained."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,13 +16,27 @@ from counterpath.models.classifier import Classifier, fit_classifier, probabilit
 from counterpath.models.training import Run
 from counterpath.models.vae import VAE, VAETraining, fit_vae
 from counterpath.search.measures import Case
+from counterpath.search.methods import geometry_of
+from counterpath.search.objective import Objective
 from counterpath.search.problem import SearchModels
+from counterpath.search.traverse import Trajectory, traverse
 from counterpath.utils.blocks import map_blocks
+from counterpath.utils.errors import InputError
 
+Models = SearchModels[Classifier, VAE]
+
+OPTIMIZERS = ("sgd", "rsgd", "rsgd-c")
+"""The paper's three methods, which differ in the metric of the VAE's latent space alone."""
+STEPS = (50, 100, 150)
+"""After how many gradient steps the paper's tables measure."""
+FIDELITY = 0.1
+"""α, the weight of the fidelity term in the half of the runs that has it; the paper's."""
 THRESHOLDS = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
-"""The confidences at which methods are compared."""
+"""The confidences at which methods are compared: from the decision boundary on, close enough to draw a curve."""
 AT_CONFIDENCE = ("ld", "ld_sq", "l1", "l2", "l2_sq")
 """What is measured of the first point that reaches a confidence; LD along the path up to there, besides."""
+_LATENT_DIM = 5
+"""As in the paper's appendix, on both data sets."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +59,7 @@ class Settings:
 
 
 SETTINGS = {"adult": Settings(500, 1e-3, 1.5, 5e-3), "gmc": Settings(350, 1e-2, None, 5e-3)}
+"""Where they depart from the appendix, they were chosen in trial runs: see docs/results/README.md."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +82,31 @@ class Preset:
 
 
 PRESETS = {"quick": Preset(12, 4, 1, 1000, 300), "paper": Preset(100, 300, 6, None, 2000)}
+"""`quick` takes minutes on two cores; `paper` trains as long as the paper's appendix says, and explains every row."""
+
+
+@dataclass(frozen=True)
+class EncodedData:
+    """The rows of a data set as tensors, with their labels, 0 or 1."""
+
+    train: Float[Tensor, "m D"]
+    test: Float[Tensor, "n D"]
+    train_labels: Float[Tensor, "m"]
+    test_labels: Float[Tensor, "n"]
+
+    @classmethod
+    def of(cls, data: Dataset, device: torch.device) -> "EncodedData":
+        """Encode a data set."""
+        encoder, names = data.encoder(), list(data.schema.names)
+        train, test = (encoder.encode(frame[names]).to(device) for frame in (data.train, data.test))
+        train_labels, test_labels = (
+            torch.from_numpy(frame[data.target].to_numpy(np.float32)).to(device) for frame in (data.train, data.test)
+        )
+        return cls(train, test, train_labels, test_labels)
+
+    def correctly_rejected(self, classifier: Classifier) -> Float[Tensor, "k D"]:
+        """The test rows of class 0 that the classifier rejects: those to be explained."""
+        return self.test[(self.test_labels == 0) & (map_blocks(classifier, self.test) <= 0)]
 
 
 @dataclass(frozen=True)
@@ -72,70 +114,53 @@ class Study:
     """What one seed gives: encoded data, fitted models, and the factuals to be explained."""
 
     encoder: Encoder
-    train: Tensor
-    test: Tensor
-    train_labels: Tensor
-    test_labels: Tensor
-    classifier: Classifier
-    vae: VAE
+    data: EncodedData
+    models: Models
     factual: Tensor
     neighbours: Neighbours
+
+    @property
+    def classifier(self) -> Classifier:
+        """The model under explanation."""
+        return self.models.classifier
+
+    @property
+    def vae(self) -> VAE:
+        """The generative model."""
+        return vae_of(self.models)
 
     def case(self, counterfactual: Tensor, confidence: float = 0.5, factual: Tensor | None = None) -> Case:
         """Counterfactuals, rounded to legal rows, beside their factuals."""
         legal = self.encoder.round(counterfactual)
-        given = self.factual if factual is None else factual
-        return Case(given, legal, self.classifier.probability, self.encoder, self.neighbours, confidence)
+        factual = self.factual if factual is None else factual
+        return Case(factual, legal, self.classifier.probability, self.encoder, self.neighbours, confidence)
 
-    def answers(self, x: Float[Tensor, "n D"]) -> Float[Tensor, "n 2"]:
+    def predict_proba(self, x: Float[Tensor, "n D"]) -> Float[Tensor, "n 2"]:
         """The probability of either class."""
         return probabilities(map_blocks(self.classifier, x))
 
 
-@dataclass(frozen=True)
-class Rows:
-    """Encoded data and their labels, 0 or 1."""
-
-    train: Tensor
-    test: Tensor
-    train_labels: Tensor
-    test_labels: Tensor
-
-
 def build(data: Dataset, size: Preset, run: Run, device: torch.device) -> Study:
     """Encode the data and fit classifier and VAE as the paper's appendix says."""
-    rows = encoded(data, device)
+    rows = EncodedData.of(data, device)
     return assemble(data, rows, fit_models(rows, SETTINGS[data.name], size, run), size.factuals)
 
 
-def assemble(data: Dataset, rows: Rows, fitted: SearchModels[Classifier, VAE], factuals: int | None = None) -> Study:
-    """What models that were fitted give: at most `factuals` rows to be explained, None for all."""
-    encoder, folded = data.encoder(), fitted.folded()
-    assert folded.vae is not None
-    return Study(
-        encoder,
-        rows.train,
-        rows.test,
-        rows.train_labels,
-        rows.test_labels,
-        folded.classifier,
-        folded.vae,
-        rejected(rows, folded.classifier)[:factuals],
-        Neighbours(rows.train, encoder.weights.to(rows.train.device)),
-    )
+def assemble(data: Dataset, rows: EncodedData, fitted: Models, factuals: int | None = None) -> Study:
+    """The study of models that were fitted before, with at most `factuals` rows to be explained, None for all."""
+    encoder, models = data.encoder(), fitted.folded()
+    neighbours = Neighbours(rows.train, encoder.weights.to(rows.train.device))
+    return Study(encoder, rows, models, rows.correctly_rejected(models.classifier)[:factuals], neighbours)
 
 
-def encoded(data: Dataset, device: torch.device) -> Rows:
-    """The data as tensors."""
-    encoder, names = data.encoder(), list(data.schema.names)
-    train, test = (encoder.encode(frame[names]).to(device) for frame in (data.train, data.test))
-    train_labels, test_labels = (
-        torch.from_numpy(frame[data.target].to_numpy(np.float32)).to(device) for frame in (data.train, data.test)
-    )
-    return Rows(train, test, train_labels, test_labels)
+def vae_of(models: Models) -> VAE:
+    """The VAE of models that have one."""
+    if models.vae is None:
+        raise InputError("a latent step needs a VAE, and there is none: give models with one")
+    return models.vae
 
 
-def fit_models(rows: Rows, settings: Settings, size: Preset, run: Run) -> SearchModels[Classifier, VAE]:
+def fit_models(rows: EncodedData, settings: Settings, size: Preset, run: Run) -> Models:
     """Classifier and VAE as training leaves them, with their BatchNorm layers."""
     balance = float((rows.train_labels == 0).sum() / (rows.train_labels == 1).sum())
     classifier = fit_classifier(
@@ -147,9 +172,40 @@ def fit_models(rows: Rows, settings: Settings, size: Preset, run: Run) -> Search
     training = VAETraining(
         mean_epochs=size.mean_epochs, std_epochs=size.std_epochs, std_learning_rate=settings.std_learning_rate
     )
-    return SearchModels(classifier, fit_vae(rows.train, 5, centers=settings.centers, training=training, run=run))
+    vae = fit_vae(rows.train, _LATENT_DIM, centers=settings.centers, training=training, run=run)
+    return SearchModels(classifier, vae)
 
 
-def rejected(rows: Rows, classifier: Classifier) -> Float[Tensor, "n D"]:
-    """The test rows that the classifier rightly rejects: those to be explained."""
-    return rows.test[(rows.test_labels == 0) & (map_blocks(classifier, rows.test) <= 0)]
+def local_search(
+    models: Models,
+    method: str,
+    factual: Float[Tensor, "n D"],
+    *,
+    fidelity: float = 0.0,
+    **options: Any,
+) -> Trajectory:
+    """Search by gradient steps, as all experiments and benchmarks do.
+
+    Args:
+        models: The fitted models.
+        method: A method that takes gradient steps.
+        factual: The rows to start from.
+        fidelity: α, the weight of the fidelity term; without it the term is left out.
+        options: As of `traverse`.
+    """
+    model, metric = geometry_of(method, models)
+    return traverse(model, metric, Objective(models.classifier, fidelity=fidelity), factual, **options)
+
+
+def over_seeds(values: Sequence[Any], reduce: Callable[[Sequence[Any]], Any]) -> Any:
+    """Reduce every number in nested dictionaries and lists of one shape, one for each seed."""
+    if isinstance(values[0], dict):
+        return {key: over_seeds([value[key] for value in values], reduce) for key in values[0]}
+    if isinstance(values[0], list):
+        return [over_seeds(items, reduce) for items in zip(*values, strict=True)]
+    return reduce(values)
+
+
+def mean_or_none(values: Tensor) -> float | None:
+    """The mean, or None where there is nothing to average."""
+    return float(values.double().mean()) if len(values) else None

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from counterpath.data.surface import NOISE, SCALE, Surface, enters_hole, sample_surface
-from counterpath.experiments.surface_figures import draw_all
+from counterpath.experiments.study import Models, local_search, mean_or_none, over_seeds, vae_of
 from counterpath.geometry.curve import resample
 from counterpath.geometry.linearize import jacobian
 from counterpath.geometry.metric import pullback
@@ -24,12 +24,11 @@ from counterpath.models.vae import VAE, VAETraining, fit_vae
 from counterpath.search.cost_field import CostField
 from counterpath.search.face import FaceGraph
 from counterpath.search.measures import instability, path_distance_to_data, turning
-from counterpath.search.methods import METHODS, NEAREST, geometry_of
+from counterpath.search.methods import METHODS, NEAREST
 from counterpath.search.nearest import nearest_accepted, straight_path
-from counterpath.search.objective import Objective, Target
+from counterpath.search.objective import Target
 from counterpath.search.problem import SearchModels
 from counterpath.search.roadmap import Landmarks, Roadmap, connect
-from counterpath.search.traverse import traverse
 from counterpath.utils.blocks import map_blocks
 from counterpath.utils.devices import resolve_device
 from counterpath.utils.errors import choose
@@ -37,73 +36,17 @@ from counterpath.utils.files import write_json
 
 LogOdds = Callable[[Tensor], Tensor]
 """A classifier: rows to the log odds of being accepted."""
-
 GLOBAL = ("geodesic", "face")
 """The methods that search the whole space at once."""
 SEARCHED = tuple(name for name in METHODS if name != NEAREST)
 """The methods of the experiment; the nearest accepted row is measured beside them."""
-_WANTED = Target(1)
-_GOALS = 4
-_SEGMENTS, _RELAXING = 16, 5
-
-
-def lay(vae: VAE, classifier: LogOdds, rows: Float[Tensor, "m D"]) -> Roadmap:
-    """The network on the codes of training rows, each a goal if the classifier accepts what it is decoded as."""
-    with torch.no_grad():
-        z = map_blocks(vae.encode, rows)
-        x = map_blocks(vae.decode, z)
-        answers = probabilities(map_blocks(classifier, x))
-    return Roadmap.build(CostField.of(vae, pullback, z, None), Landmarks(x, z, answers), None, seed=0)
-
-
-def travel(
-    network: Roadmap, vae: VAE, classifier: LogOdds, rows: Float[Tensor, "n D"], steps: int
-) -> tuple[Float[Tensor, "t n d"], Float[Tensor, "t n D"]]:
-    """`geodesic`: the relaxed ways of rows to where they are accepted, as codes and as rows.
-
-    A path begins at the row itself: x(t) = μ(z(t)) + (1 − t)(x − μ(z(0))). What the decoder does not reproduce of it is
-    carried along and fades, so that a goal is what the classifier was asked about.
-    """
-    world = network.conditional(None)
-    field = network.shortest_paths(world, _WANTED)
-    goal = (field.cost == 0).nonzero()[:, 0]
-    ends = goal[Neighbours(world.decoded.mean[goal]).nearest(rows, _GOALS)[1]]
-    with torch.no_grad():
-        start = map_blocks(vae.encode, rows)
-        carried = (rows - map_blocks(vae.decode, start))[:, None]
-    ways = resample(connect(network.cost_field, world, field, start, ends)[0], _SEGMENTS)
-    looks = resample(network.cost_field.relax(ways, None, steps=_RELAXING), steps)
-    share = torch.linspace(1, 0, steps + 1, device=rows.device)[None, :, None]
-    x = _decoded(vae, looks) + share * carried
-    accepted = (map_blocks(classifier, x.flatten(0, 1)) > 0).view(x.shape[:2])
-    first = torch.where(accepted.any(1), accepted.int().argmax(1), steps)
-    cut = torch.arange(steps + 1, device=rows.device).minimum(first[:, None])[..., None].expand_as(looks)
-    z = resample(looks.gather(1, cut), steps)
-    path = _decoded(vae, z) + (1 - (1 - share) * first[:, None, None] / steps) * carried
-    path[:, -1] = x[torch.arange(len(x), device=x.device), first]  # to the bit what the classifier was asked about
-    return z.transpose(0, 1), path.transpose(0, 1)
-
-
-def chain(chains: FaceGraph, rows: Float[Tensor, "n D"], steps: int) -> Float[Tensor, "t n D"]:
-    """`face`: the chains of rows, straight from one training row to the next; who has none stays."""
-    ways, exists = chains.chains(rows, _WANTED.is_reached(chains.probabilities))
-    if not bool(exists.any()):
-        return rows.expand(steps + 1, -1, -1)
-    points = torch.cat([rows[:, None], chains.rows[ways]], 1)
-    return resample(torch.where(exists[:, None, None], points, rows[:, None]), steps).transpose(0, 1)
-
-
-def link(classifier: LogOdds, rows: Float[Tensor, "m D"]) -> FaceGraph:
-    """The graph of training rows."""
-    return FaceGraph.build(rows, probabilities(map_blocks(classifier, rows)), torch.ones_like(rows[0]))
-
-
-def _decoded(vae: VAE, z: Float[Tensor, "n t d"]) -> Float[Tensor, "n t D"]:
-    with torch.no_grad():
-        return map_blocks(vae.decode, z.flatten(0, 1)).view(*z.shape[:2], -1)
-
-
 STEPS = 150
+"""The paper's longest run, which shows where a path goes after the decision has flipped."""
+_TARGET = Target(1)  # all factuals are rejected, class 0
+_GOALS = 4
+"""Nearest accepted nodes to which a row may go straight; as many as in `geodesic` itself."""
+_SEGMENTS, _RELAXATION_STEPS = 16, 5
+"""Of the relaxed curves: chosen among four settings on the seeds 0 to 4, by the paths that enter the hole."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +66,7 @@ PRESETS = {
     "quick": Preset(2000, 1000, 80, 120, 30, 60, 120),
     "paper": Preset(4000, 2000, 60, 150, 100, 150, 200),
 }
+"""`quick` takes minutes on two cores. The paper gives no sizes: those of `paper` were picked in trial runs."""
 
 
 @dataclass(frozen=True)
@@ -131,13 +75,18 @@ class Scene:
 
     train: Surface
     test: Surface
-    parts: SearchModels[Classifier, VAE]
+    models: Models
     calibration: Calibration
     factual: Tensor
     chart: Tensor
 
     @property
-    def moved(self) -> Tensor:
+    def vae(self) -> VAE:
+        """The generative model."""
+        return vae_of(self.models)
+
+    @property
+    def perturbed(self) -> Tensor:
         """The factuals, each moved by a draw of the data's own noise."""
         noise = torch.randn(self.factual.shape, generator=torch.Generator().manual_seed(0)) * NOISE / SCALE
         return self.factual + noise.to(self.factual)
@@ -146,6 +95,15 @@ class Scene:
     def behind(self) -> Tensor:
         """Which factuals have the hole right between them and the other class."""
         return (self.chart[:, 0].abs() <= 0.2) & (self.chart[:, 1] >= -0.6) & (self.chart[:, 1] <= -0.2)
+
+
+@dataclass(frozen=True)
+class Paths:
+    """The paths of one method: latent points, decoded rows, and the ends of those from the perturbed factuals."""
+
+    z: Tensor | None
+    x: Tensor
+    perturbed_end: Tensor
 
 
 def reproduce(
@@ -159,6 +117,8 @@ def reproduce(
     progress: bool | None = None,
 ) -> dict[str, Any]:
     """Run the experiment for every seed, write `results.json` and the figures to `out`, and return the results."""
+    from counterpath.experiments.surface_figures import draw_all
+
     size = choose("preset", preset, PRESETS)
     for method in methods:
         choose("method", method, dict.fromkeys(SEARCHED))
@@ -167,11 +127,17 @@ def reproduce(
     for seed in seeds:
         run = Run(seed=seed, checkpoint=out / "checkpoints" / preset / f"seed-{seed}", progress=progress)
         scene = build(size, run, target, with_flow="flow" in methods)
-        paths = {name: walk(scene, name, damping=damping, progress=progress) for name in methods}
+        paths = {name: search(scene, name, damping=damping, progress=progress) for name in methods}
         by_seed.append(measure(scene, paths, damping=damping))
         if seed == seeds[0]:
             draw_all(scene, paths, out / "figures")
-    results = {"dataset": "surface", "preset": preset, "seeds": list(seeds), **median(by_seed), "by_seed": by_seed}
+    results = {
+        "dataset": "surface",
+        "preset": preset,
+        "seeds": list(seeds),
+        **over_seeds(by_seed, median),
+        "by_seed": by_seed,
+    }
     write_json(out / "results.json", results)
     return results
 
@@ -207,50 +173,111 @@ def build(size: Preset, run: Run, device: torch.device, *, with_flow: bool = Tru
     flow = fit_flow(train.x, epochs=size.flow_epochs, batch_size=256, run=run) if with_flow else None
     correct = (test.y == 0) & (classifier(test.x) <= 0)
     calibration = calibrate(vae, train.x, test.x, seed=run.seed)
-    parts = SearchModels(classifier, vae, flow).folded()
-    return Scene(train, test, parts, calibration, test.x[correct], test.chart[correct])
+    models = SearchModels(classifier, vae, flow).folded()
+    return Scene(train, test, models, calibration, test.x[correct], test.chart[correct])
 
 
-@dataclass(frozen=True)
-class Paths:
-    """What one method walked: latent points, decoded rows, and where it ended from the moved factuals."""
-
-    z: Tensor | None
-    x: Tensor
-    moved_end: Tensor
+def _sample(count: int, seed: int, device: torch.device) -> Surface:
+    sample = sample_surface(count, seed=seed)
+    return Surface(sample.x.to(device), sample.y.to(device), sample.chart.to(device))
 
 
-def walk(scene: Scene, name: str, *, damping: float, progress: bool | None) -> Paths:
-    """Search with a method, once from the factuals and once from factuals that are moved by the noise of the data."""
-    if name in GLOBAL:
-        return _found(scene, name)
-    model, metric = geometry_of(name, scene.parts)
-    objective = Objective(scene.parts.classifier)
-    here, there = (
-        traverse(model, metric, objective, x, steps=STEPS, damping=damping, progress=progress, name=text)
-        for x, text in ((scene.factual, name), (scene.moved, f"{name}, moved"))
+def search(scene: Scene, method: str, *, damping: float, progress: bool | None) -> Paths:
+    """Search with a method, once from the factuals and once from the perturbed ones."""
+    if method in GLOBAL:
+        return _search_globally(scene, method)
+    paths, perturbed = (
+        local_search(scene.models, method, x, steps=STEPS, damping=damping, progress=progress, name=label)
+        for x, label in ((scene.factual, method), (scene.perturbed, f"{method}, perturbed"))
     )
-    return Paths(here.z, here.x, there.end)
+    return Paths(paths.z, paths.x, perturbed.end)
 
 
-def _found(scene: Scene, name: str) -> Paths:
-    """The paths of a global method, which stop where they are accepted."""
-    classifier, vae, both = scene.parts.classifier, scene.parts.vae, torch.cat([scene.factual, scene.moved])
-    if name == "face":
-        z, x = None, chain(link(classifier, scene.train.x), both, STEPS)
-    else:
-        assert vae is not None
-        z, x = travel(lay(vae, classifier, scene.train.x), vae, classifier, both, STEPS)
-    count = len(scene.factual)
-    return Paths(None if z is None else z[:, :count], x[:, :count], x[-1, count:])
+# Global methods: shortest paths over a graph, which stop where the classifier accepts.
+
+
+def _search_globally(scene: Scene, method: str) -> Paths:
+    classifier, count, both = scene.models.classifier, len(scene.factual), torch.cat([scene.factual, scene.perturbed])
+    if method == "face":
+        x = face_paths(build_face_graph(classifier, scene.train.x), both, STEPS)
+        return Paths(None, x[:, :count], x[-1, count:])
+    roadmap = build_roadmap(scene.vae, classifier, scene.train.x)
+    z, x = geodesic_paths(roadmap, scene.vae, classifier, both, STEPS)
+    return Paths(z[:, :count], x[:, :count], x[-1, count:])
+
+
+def build_roadmap(vae: VAE, classifier: LogOdds, rows: Float[Tensor, "m D"]) -> Roadmap:
+    """The roadmap on the codes of training rows, each a goal if the classifier accepts what it is decoded as."""
+    with torch.no_grad():
+        z = map_blocks(vae.encode, rows)
+        x = map_blocks(vae.decode, z)
+        accepted = probabilities(map_blocks(classifier, x))
+    return Roadmap.build(CostField.of(vae, pullback, z, None), Landmarks(x, z, accepted), None, seed=0)
+
+
+def geodesic_paths(
+    roadmap: Roadmap, vae: VAE, classifier: LogOdds, rows: Float[Tensor, "n D"], steps: int
+) -> tuple[Float[Tensor, "t n d"], Float[Tensor, "t n D"]]:
+    """`geodesic`: relaxed shortest paths from rows to where they are accepted, as codes and as rows.
+
+    A path begins at the row itself: x(t) = μ(z(t)) + (1 − t)(x − μ(z(0))). The residual, what the decoder does not
+    reproduce of the row, decays along the path, so that its end is decoded alone, as the classifier saw the goal.
+    """
+    nodes = roadmap.conditional(None)
+    routes = roadmap.shortest_paths(nodes, _TARGET)
+    goal = (routes.cost == 0).nonzero()[:, 0]
+    ends = goal[Neighbours(nodes.decoded.mean[goal]).nearest(rows, _GOALS)[1]]
+    with torch.no_grad():
+        start = map_blocks(vae.encode, rows)
+        residual = (rows - map_blocks(vae.decode, start))[:, None]
+    curves = resample(connect(roadmap.cost_field, nodes, routes, start, ends)[0], _SEGMENTS)
+    relaxed = resample(roadmap.cost_field.relax(curves, None, steps=_RELAXATION_STEPS), steps)
+    weight = torch.linspace(1, 0, steps + 1, device=rows.device)[None, :, None]
+    x = _decode_paths(vae, relaxed) + weight * residual
+    accepted = (map_blocks(classifier, x.flatten(0, 1)) > 0).view(x.shape[:2])
+    first = torch.where(accepted.any(1), accepted.int().argmax(1), steps)
+    cut = torch.arange(steps + 1, device=rows.device).minimum(first[:, None])[..., None].expand_as(relaxed)
+    z = resample(relaxed.gather(1, cut), steps)
+    path = _decode_paths(vae, z) + (1 - (1 - weight) * first[:, None, None] / steps) * residual
+    path[:, -1] = x[torch.arange(len(x), device=x.device), first]  # to the bit what the classifier has accepted
+    return z.transpose(0, 1), path.transpose(0, 1)
+
+
+def _decode_paths(vae: VAE, z: Float[Tensor, "n t d"]) -> Float[Tensor, "n t D"]:
+    with torch.no_grad():
+        return map_blocks(vae.decode, z.flatten(0, 1)).view(*z.shape[:2], -1)
+
+
+def build_face_graph(classifier: LogOdds, rows: Float[Tensor, "m D"]) -> FaceGraph:
+    """The graph of training rows."""
+    return FaceGraph.build(rows, probabilities(map_blocks(classifier, rows)), torch.ones_like(rows[0]))
+
+
+def face_paths(graph: FaceGraph, rows: Float[Tensor, "n D"], steps: int) -> Float[Tensor, "t n D"]:
+    """`face`: straight from one training row to the next; a row without a path stays where it is."""
+    nodes, exists = graph.chains(rows, _TARGET.is_reached(graph.probabilities))
+    if not bool(exists.any()):
+        return rows.expand(steps + 1, -1, -1)
+    points = torch.cat([rows[:, None], graph.rows[nodes]], 1)
+    return resample(torch.where(exists[:, None, None], points, rows[:, None]), steps).transpose(0, 1)
+
+
+def _nearest(scene: Scene) -> Paths:
+    """The baseline: straight to the nearest training row that the classifier accepts."""
+    accepted = scene.models.classifier(scene.train.x) > 0
+    end, perturbed_end = (nearest_accepted(x, scene.train.x, accepted)[0] for x in (scene.factual, scene.perturbed))
+    return Paths(None, straight_path(scene.factual, end, STEPS), perturbed_end)
+
+
+# Measures.
 
 
 def measure(scene: Scene, paths: dict[str, Paths], *, damping: float) -> dict[str, Any]:
     """All figures of one seed."""
-    everything = {**paths, "nearest": _nearest(scene)}
-    classifier, train, test = scene.parts.classifier, scene.train, scene.test
-    valid = {name: classifier(path.x[-1]) > 0 for name, path in everything.items()}
-    common = torch.stack([valid[name] for name in everything]).all(0)
+    paths = {**paths, NEAREST: _nearest(scene)}
+    classifier, train, test = scene.models.classifier, scene.train, scene.test
+    valid = {name: classifier(path.x[-1]) > 0 for name, path in paths.items()}
+    common = torch.stack(list(valid.values())).all(0)
     return {
         "protocol": {
             "train_rows": len(train.x),
@@ -261,7 +288,7 @@ def measure(scene: Scene, paths: dict[str, Paths], *, damping: float) -> dict[st
             "factuals_common": int(common.sum()),
             "steps": STEPS,
             "damping": damping,
-            "bandwidth": float(scene.parts.vae.precision.bandwidth[0]) if scene.parts.vae else 0.0,
+            "bandwidth": float(scene.vae.precision.bandwidth[0]),
         },
         "classifier": {
             "balanced_accuracy_train": balanced_accuracy(classifier, train.x, train.y),
@@ -270,7 +297,7 @@ def measure(scene: Scene, paths: dict[str, Paths], *, damping: float) -> dict[st
         },
         "uncertainty": asdict(scene.calibration),
         "boundary": boundary_metric(classifier, test.x),
-        "methods": {name: _figures(scene, path, valid[name], common) for name, path in everything.items()},
+        "methods": {name: _figures(scene, path, valid[name], common) for name, path in paths.items()},
     }
 
 
@@ -279,52 +306,36 @@ def _figures(scene: Scene, paths: Paths, valid: Tensor, common: Tensor) -> dict[
     ld = path_distance_to_data(paths.x, Neighbours(scene.train.x))
     highest, turns, enters = ld.amax(0), turning(paths.x), enters_hole(paths.x)
     figures = {
-        "flip_ratio": _mean(valid),
-        "hole_share": _mean(enters),
-        "hole_share_behind": _mean(enters[scene.behind]),
-        "instability": instability(paths.x[-1], paths.moved_end, scene.factual, scene.moved),
+        "flip_ratio": mean_or_none(valid),
+        "hole_share": mean_or_none(enters),
+        "hole_share_behind": mean_or_none(enters[scene.behind]),
+        "instability": instability(paths.x[-1], paths.perturbed_end, scene.factual, scene.perturbed),
     }
     for suffix, rows in (("", valid), ("_common", common)):
         figures |= {
-            f"ld_end{suffix}": _mean(ld[-1][rows]),
-            f"ld_end_sq{suffix}": _mean(ld[-1][rows].square()),
-            f"path_ld_max{suffix}": _mean(highest[rows]),
-            f"path_ld_max_sq{suffix}": _mean(highest[rows].square()),
-            f"turning{suffix}": _mean(turns[rows]),
+            f"ld_end{suffix}": mean_or_none(ld[-1][rows]),
+            f"ld_end_sq{suffix}": mean_or_none(ld[-1][rows].square()),
+            f"path_ld_max{suffix}": mean_or_none(highest[rows]),
+            f"path_ld_max_sq{suffix}": mean_or_none(highest[rows].square()),
+            f"turning{suffix}": mean_or_none(turns[rows]),
         }
     return figures
 
 
+def metric_trace(classifier: Classifier, x: Float[Tensor, "n D"]) -> Float[Tensor, "n"]:
+    """tr M_X = ‖J_h‖², the squared Frobenius norm of the representation's Jacobian."""
+    return map_blocks(lambda rows: jacobian(classifier.representation, rows)[1].square().sum((1, 2)), x)
+
+
 def boundary_metric(classifier: Classifier, x: Tensor) -> dict[str, float]:
     """The mean trace of M_X near the boundary (0.25 ≤ c ≤ 0.75) and far from it (c below 0.05 or above 0.95)."""
-    trace = map_blocks(lambda rows: jacobian(classifier.representation, rows)[1].square().sum((1, 2)), x)
-    probability = classifier.probability(x)
+    trace, probability = metric_trace(classifier, x), classifier.probability(x)
     near = trace[(probability >= 0.25) & (probability <= 0.75)].mean()
     far = trace[(probability < 0.05) | (probability > 0.95)].mean()
     return {"trace_near": float(near), "trace_far": float(far), "ratio": float(near / far)}
 
 
-def median(values: Sequence[Any]) -> Any:
-    """The median over seeds of every number in nested dictionaries of one shape."""
-    if isinstance(values[0], dict):
-        return {key: median([value[key] for value in values]) for key in values[0]}
+def median(values: Sequence[float | None]) -> float | None:
+    """The median of what is there."""
     numbers = [value for value in values if value is not None]
     return statistics.median(numbers) if numbers else None
-
-
-def _nearest(scene: Scene) -> Paths:
-    """The baseline: straight to the nearest training row that the classifier accepts."""
-    accepted = scene.parts.classifier(scene.train.x) > 0
-    end = nearest_accepted(scene.factual, scene.train.x, accepted)[0]
-    moved_end = nearest_accepted(scene.moved, scene.train.x, accepted)[0]
-    return Paths(None, straight_path(scene.factual, end, STEPS), moved_end)
-
-
-def _sample(count: int, seed: int, device: torch.device) -> Surface:
-    sample = sample_surface(count, seed=seed)
-    return Surface(sample.x.to(device), sample.y.to(device), sample.chart.to(device))
-
-
-def _mean(values: Tensor) -> float | None:
-    """The mean, or None where there is nothing to average."""
-    return float(values.double().mean()) if len(values) else None

@@ -1,8 +1,8 @@
 """The figures of the surface experiment."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,49 +12,43 @@ from matplotlib.patheffects import withStroke
 from torch import Tensor
 
 from counterpath.data.surface import HOLE_RADIUS, chart_of, enters_hole
+from counterpath.experiments.surface import Paths, Scene, metric_trace
 from counterpath.explanation.plots.style import CLASS_COLORS, COLORS, INK, figure
 from counterpath.geometry.curve import geodesic, metric_field
-from counterpath.geometry.linearize import jacobian
 from counterpath.geometry.metric import DAMPING, Metric, damped, guided, pullback, volume
 from counterpath.models.flow import FlowModel
-from counterpath.models.vae import VAE
 from counterpath.utils.blocks import map_blocks
-
-if TYPE_CHECKING:
-    from counterpath.experiments.surface import Paths, Scene
 
 STARTS = ((0.0, -0.4), (-0.65, -0.45), (0.75, 0.35), (-0.85, 0.6), (0.5, -0.8))
 """Chart points near which the shown paths begin; the first is right behind the hole."""
-
 SIDE_BY_SIDE = ("sgd", "rsgd", "rsgd-c", "geodesic")
-"""The methods that walk in the latent space of the VAE."""
-
+"""The methods that search in the latent space of the VAE."""
 SHOWN_POINTS = 1500
+"""Training points in a figure: more of them hide the paths."""
+_GRID = 220
+"""Cells of a heat map along either axis: about as many as it has pixels at the usual size of a page."""
+_OUTLINE = [withStroke(linewidth=3.2, foreground="white", alpha=0.9)]  # paths stay visible on dark and light
+_LEGEND: Any = {"loc": "lower right", "fontsize": 8, "frameon": True, "framealpha": 0.9}
+"""On a heat map: framed, to be read on any colour, and small, to hide little."""
 
-_CASING = [withStroke(linewidth=3.2, foreground="white", alpha=0.9)]
 
-
-def draw_all(scene: "Scene", paths: Mapping[str, "Paths"], folder: Path) -> list[Path]:
-    """Draw every figure that the walked methods allow, and return where they are."""
-    vae = scene.parts.vae
-    assert vae is not None
+def draw_all(scene: Scene, paths: Mapping[str, Paths], folder: Path) -> None:
+    """Draw every figure that the methods allow whose paths are given."""
     starts = [int((scene.chart - scene.chart.new_tensor(start)).norm(dim=-1).argmin()) for start in STARTS]
-    drawn = [
-        _teaser(scene, vae, starts[0], folder / "teaser"),
-        _metrics(scene, vae, folder / "metric"),
-        _latent_paths(scene, vae, paths, starts, folder / "paths-latent"),
-        _surface_paths(scene, paths, starts, folder / "paths-surface"),
-        _side_by_side(scene, vae, paths, starts, folder / "side-by-side"),
-        _representation(scene, folder / "representation"),
-    ]
-    if scene.parts.flow is not None:
-        drawn.append(_flow(scene, scene.parts.flow, paths, starts, folder / "flow"))
-    return drawn
+    latent = {name: paths[name] for name in SIDE_BY_SIDE if name in paths}
+    _teaser(scene, starts[0], folder / "teaser")
+    _metrics(scene, folder / "metric")
+    _latent_paths(scene, latent, starts, folder / "paths-latent")
+    _surface_paths(scene, paths, starts, folder / "paths-surface")
+    _side_by_side(scene, latent, starts, folder / "side-by-side")
+    _representation(scene, folder / "representation")
+    if scene.models.flow is not None:
+        _flow(scene, scene.models.flow, paths["flow"], starts, folder / "flow")
 
 
-def _teaser(scene: "Scene", vae: VAE, start: int, path: Path) -> Path:
+def _teaser(scene: Scene, start: int, path: Path) -> None:
     """The straight latent line and the geodesic between the same two points, in latent space and on the surface."""
-    ends = _ends(scene, vae, start)
+    vae, ends = scene.vae, _codes_across_the_hole(scene, start)
     field = metric_field(vae.linearize, pullback)
     times = torch.linspace(0, 1, 65, dtype=ends.dtype, device=ends.device)[:, None]
     straight = ends[0] * (1 - times) + ends[1] * times
@@ -65,9 +59,8 @@ def _teaser(scene: "Scene", vae: VAE, start: int, path: Path) -> Path:
     curve = curves.points[curves.length.argmin()]
     with figure(path, 8.4, 3.9) as fig:
         left, right = fig.subplots(1, 2)
-        _background(
-            fig, left, vae, scene, lambda z: vae.uncertainty(z).mean(-1).log10(), "log₁₀ σ: how unsure the decoder is"
-        )
+        uncertainty = _heat(left, scene, lambda z: vae.uncertainty(z).mean(-1).log10())
+        _add_scale(fig, uncertainty, left, "log₁₀ σ: how unsure the decoder is")
         left.set(title="Latent space", xlabel="z₁", ylabel="z₂")
         _chart(right, scene)
         right.set(title="Seen from above: the data, and their hole", xlim=(-0.75, 0.75), ylim=(-0.75, 0.75))
@@ -83,75 +76,63 @@ def _teaser(scene: "Scene", vae: VAE, start: int, path: Path) -> Path:
         middle, reach = ends.mean(0).tolist(), 1.3 * float((ends[1] - ends[0]).norm())
         left.set(xlim=(middle[0] - reach, middle[0] + reach), ylim=(middle[1] - reach, middle[1] + reach))
         fig.legend(*right.get_legend_handles_labels(), loc="outside lower center", ncols=4)
-    return path
 
 
-def _ends(scene: "Scene", vae: VAE, start: int) -> Tensor:
+def _codes_across_the_hole(scene: Scene, start: int) -> Tensor:
     """The codes of a factual and of an accepted training row straight across the hole."""
-    accepted = scene.parts.classifier(scene.train.x) > 0
+    accepted = scene.models.classifier(scene.train.x) > 0
     aim = scene.chart.new_tensor([0.0, 0.45])
     goal = int(((scene.train.chart - aim).norm(dim=-1) + 1e6 * ~accepted).argmin())
-    rows = torch.stack([scene.factual[start], scene.train.x[goal]])
-    return vae.encode(rows)
+    return scene.vae.encode(torch.stack([scene.factual[start], scene.train.x[goal]]))
 
 
-def _metrics(scene: "Scene", vae: VAE, path: Path) -> Path:
+def _metrics(scene: Scene, path: Path) -> None:
     """The volume element of both metrics over the latent space, with the codes on top."""
-    shown: tuple[tuple[str, Metric], ...] = (
-        ("RSGD: √det M", pullback),
-        ("RSGD-C: √det M̂", guided(scene.parts.classifier.representation)),
-    )
+    metrics = {"RSGD: √det M": pullback, "RSGD-C: √det M̂": guided(scene.models.classifier.representation)}
     with figure(path, 9.4, 4.1) as fig:
-        for axes, (title, metric) in zip(fig.subplots(1, 2), shown, strict=True):
-            _background(fig, axes, vae, scene, _log_volume(vae, metric), "log₁₀ volume element")
-            _codes(axes, vae, scene)
+        for axes, (title, metric) in zip(fig.subplots(1, 2), metrics.items(), strict=True):
+            _add_scale(fig, _heat(axes, scene, _log_volume(scene, metric)), axes, "log₁₀ volume element")
+            _codes(axes, scene)
             axes.set(title=title, xlabel="z₁", ylabel="z₂")
-        axes.legend(loc="lower right", fontsize=8, frameon=True, framealpha=0.9, markerscale=3)
-    return path
+        axes.legend(**_LEGEND, markerscale=3)
 
 
-def _latent_paths(scene: "Scene", vae: VAE, paths: Mapping[str, "Paths"], starts: list[int], path: Path) -> Path:
-    shown = [name for name in SIDE_BY_SIDE if name in paths]
+def _latent_paths(scene: Scene, paths: Mapping[str, Paths], starts: list[int], path: Path) -> None:
     with figure(path, 5.6, 4.8) as fig:
         axes = fig.subplots()
-        _background(fig, axes, vae, scene, _log_volume(vae, pullback), "log₁₀ √det M")
-        _codes(axes, vae, scene)
-        shown_box = axes.get_xlim(), axes.get_ylim()
-        _draw_paths(axes, ((name, paths[name].z) for name in shown), starts)
+        _add_scale(fig, _heat(axes, scene, _log_volume(scene, pullback)), axes, "log₁₀ √det M")
+        _codes(axes, scene)
+        box = axes.get_xlim(), axes.get_ylim()
+        _draw_paths(axes, ((name, one.z) for name, one in paths.items()), starts)
         axes.set(title="Paths in latent space; sgd leaves the picture", xlabel="z₁", ylabel="z₂")
-        axes.set(xlim=shown_box[0], ylim=shown_box[1])
-        axes.legend(loc="lower right", fontsize=8, frameon=True, framealpha=0.9)
-    return path
+        axes.set(xlim=box[0], ylim=box[1])
+        axes.legend(**_LEGEND)
 
 
-def _side_by_side(scene: "Scene", vae: VAE, paths: Mapping[str, "Paths"], starts: list[int], path: Path) -> Path:
+def _side_by_side(scene: Scene, paths: Mapping[str, Paths], starts: list[int], path: Path) -> None:
     """One panel a method: its paths over the volume element, the start behind the hole among them."""
-    shown = [name for name in SIDE_BY_SIDE if name in paths]
-    with figure(path, 3.0 * len(shown) + 0.9, 3.7) as fig:
-        panels = fig.subplots(1, len(shown), sharex=True, sharey=True, squeeze=False)[0]
-        for axes, name in zip(panels, shown, strict=True):
-            image = _heat(axes, vae, scene, _log_volume(vae, pullback))
+    with figure(path, 3.0 * len(paths) + 0.9, 3.7) as fig:
+        panels = fig.subplots(1, len(paths), sharex=True, sharey=True, squeeze=False)[0]
+        for axes, (name, its_paths) in zip(panels, paths.items(), strict=True):
+            image = _heat(axes, scene, _log_volume(scene, pullback))
             box = axes.get_xlim(), axes.get_ylim()
-            _draw_paths(axes, [(name, paths[name].z)], starts)
-            entered = int(enters_hole(paths[name].x)[scene.behind].sum())
+            _draw_paths(axes, [(name, its_paths.z)], starts)
+            entered = int(enters_hole(its_paths.x)[scene.behind].sum())
             axes.set_title(f"{name}\n{entered} of {int(scene.behind.sum())} from behind enter the hole", color=INK)
             axes.set(xlim=box[0], ylim=box[1], xlabel="z₁", xticks=(), yticks=())
         panels[0].set_ylabel("z₂")
-        fig.colorbar(image, ax=list(panels), label="log₁₀ √det M", extend="max", shrink=0.85, pad=0.01)
-    return path
+        _add_scale(fig, image, list(panels), "log₁₀ √det M", pad=0.01)
 
 
-def _surface_paths(scene: "Scene", paths: Mapping[str, "Paths"], starts: list[int], path: Path) -> Path:
+def _surface_paths(scene: Scene, paths: Mapping[str, Paths], starts: list[int], path: Path) -> None:
     """The decoded paths on the surface in 3-D, and the same seen from above."""
     with figure(path, 11.4, 5.0) as fig:
         solid: Any = fig.add_subplot(1, 2, 1, projection="3d")
-        points, labels = scene.train.x[:SHOWN_POINTS].cpu().numpy(), scene.train.y[:SHOWN_POINTS].cpu().numpy()
-        for label in (0, 1):
-            solid.scatter(*points[labels == label].T, s=2, color=CLASS_COLORS[label], alpha=0.35, depthshade=False)
+        _scatter_classes(solid, scene.train.x, scene.train.y, s=2, alpha=0.35, depthshade=False)
         extent = np.array([2.1, 2.1, 0.8])
-        for name, walked in paths.items():
+        for name, its_paths in paths.items():
             for start in starts:
-                line = walked.x[:, start].cpu().numpy()
+                line = its_paths.x[:, start].cpu().numpy()
                 inside = np.where((np.abs(line) <= extent).all(1, keepdims=True), line, np.nan)
                 solid.plot(*inside.T, color=COLORS[name], lw=1.4)
                 solid.scatter(*line[:1].T, s=22, color="black")
@@ -161,64 +142,50 @@ def _surface_paths(scene: "Scene", paths: Mapping[str, "Paths"], starts: list[in
         solid.view_init(elev=42, azim=-75)
         above = fig.add_subplot(1, 2, 2)
         _chart(above, scene)
-        _draw_paths(above, ((name, chart_of(walked.x)) for name, walked in paths.items()), starts)
+        _draw_paths(above, ((name, chart_of(its_paths.x)) for name, its_paths in paths.items()), starts)
         above.set(title="Seen from above", xlim=(-1.3, 1.3), ylim=(-1.3, 1.3))
         fig.legend(*above.get_legend_handles_labels(), loc="outside right center")
-    return path
 
 
-def _representation(scene: "Scene", path: Path) -> Path:
+def _representation(scene: Scene, path: Path) -> None:
     """The representation of the classifier with its linear boundary, and M_X against the distance to the boundary."""
-    classifier, x = scene.parts.classifier, scene.test.x
+    classifier, x, labels = scene.models.classifier, scene.test.x, scene.test.y
     hidden = map_blocks(classifier.representation, x)
     mean = hidden.mean(0)
     components = torch.linalg.svd(hidden - mean, full_matrices=False)[2][:2]
-    flat = ((hidden - mean) @ components.T).cpu().numpy()
+    flat = (hidden - mean) @ components.T
     weight = (components @ classifier.head.weight[0]).cpu().numpy()
     offset = float(classifier.head.weight[0] @ mean + classifier.head.bias)
-    trace = map_blocks(lambda rows: jacobian(classifier.representation, rows)[1].square().sum((1, 2)), x).cpu().numpy()
-    logit, labels = classifier(x).cpu().numpy(), scene.test.y.cpu().numpy()
     with figure(path, 9.0, 3.9) as fig:
         left, right = fig.subplots(1, 2)
-        for label in (0, 1):
-            left.scatter(*flat[labels == label].T, s=4, color=CLASS_COLORS[label], label=f"class {label}")
-        reach = np.linspace(flat[:, 1].min(), flat[:, 1].max(), 2)
+        _scatter_classes(left, flat, labels, most=None, s=4, labelled=True)
+        reach = np.array([value.item() for value in flat[:, 1].aminmax()], dtype=np.float32)
         left.plot(-(offset + weight[1] * reach) / weight[0], reach, color="black", lw=1.5, label="wᵀh + b = 0")
-        left.set(
-            title="Representation h(x), first two principal components", xlabel="component 1", ylabel="component 2"
-        )
+        title = "Representation h(x), first two principal components"
+        left.set(title=title, xlabel="component 1", ylabel="component 2")
         left.legend(loc="best", fontsize=8, markerscale=3)
-        right.scatter(logit, trace, s=4, color=COLORS["rsgd-c"], alpha=0.5)
+        log_odds, trace = classifier(x).cpu().numpy(), metric_trace(classifier, x).cpu().numpy()
+        right.scatter(log_odds, trace, s=4, color=COLORS["rsgd-c"], alpha=0.5)
         right.axvline(0, color="black", lw=1)
-        right.set(
-            title="M_X is larger near the decision boundary",
-            xlabel="log odds wᵀh(x) + b",
-            ylabel="tr M_X(x)",
-            yscale="log",
-        )
-    return path
+        right.set(title="M_X is larger near the decision boundary", xlabel="log odds wᵀh(x) + b")
+        right.set(ylabel="tr M_X(x)", yscale="log")
 
 
-def _flow(scene: "Scene", flow: FlowModel, paths: Mapping[str, "Paths"], starts: list[int], path: Path) -> Path:
+def _flow(scene: Scene, flow: FlowModel, paths: Paths, starts: list[int], path: Path) -> None:
     """Samples of the flow's prior seen from above, and its paths in its own latent space."""
-    generator = torch.Generator().manual_seed(0)
-    prior = torch.randn(SHOWN_POINTS * 2, 3, generator=generator).to(scene.train.x)
-    samples = chart_of(map_blocks(flow.decode, prior))
+    prior = torch.randn(SHOWN_POINTS * 2, 3, generator=torch.Generator().manual_seed(0)).to(scene.train.x)
     codes = map_blocks(flow.encode, scene.train.x[:SHOWN_POINTS])
-    labels = scene.train.y[:SHOWN_POINTS]
     with figure(path, 9.4, 4.4) as fig:
         left, right = fig.subplots(1, 2)
-        left.scatter(*_columns(samples), s=3, color=COLORS["flow"], alpha=0.6)
+        left.scatter(*_columns(chart_of(map_blocks(flow.decode, prior))), s=3, color=COLORS["flow"], alpha=0.6)
         _ring(left)
         left.set(title="Samples of the flow's prior, seen from above", xlabel="u₁", ylabel="u₂", aspect="equal")
         left.set(xlim=(-1.35, 1.35), ylim=(-1.35, 1.35))
-        for label in (0, 1):
-            right.scatter(*_columns(codes[labels == label][:, :2]), s=3, color=CLASS_COLORS[label], alpha=0.5)
+        _scatter_classes(right, codes[:, :2], scene.train.y, s=3, alpha=0.5)
         right.set(xlim=(-5, 5), ylim=(-5, 5))
-        _draw_paths(right, [("flow", paths["flow"].z)], starts)
+        _draw_paths(right, [("flow", paths.z)], starts)
         right.set(title="Its paths in its latent space (first two of three axes)", xlabel="z₁", ylabel="z₂")
-        right.legend(loc="lower right", fontsize=8, frameon=True, framealpha=0.9)
-    return path
+        right.legend(**_LEGEND)
 
 
 def _draw_paths(axes: Axes, lines: Iterable[tuple[str, Tensor | None]], starts: list[int]) -> None:
@@ -226,56 +193,68 @@ def _draw_paths(axes: Axes, lines: Iterable[tuple[str, Tensor | None]], starts: 
         assert line is not None
         for order, start in enumerate(starts):
             x, y = _columns(line[:, start, :2])
-            axes.plot(x, y, color=COLORS[name], lw=1.7, label=name if order == 0 else None, path_effects=_CASING)
+            axes.plot(x, y, color=COLORS[name], lw=1.7, label=name if order == 0 else None, path_effects=_OUTLINE)
             axes.scatter(x[-1:], y[-1:], s=26, marker="s", color=COLORS[name], edgecolor="white", lw=0.8, zorder=4)
             axes.scatter(x[:1], y[:1], s=26, color="white", edgecolor="black", lw=1.1, zorder=5)
 
 
-def _background(fig: Any, axes: Axes, vae: VAE, scene: "Scene", field: Callable[[Tensor], Tensor], label: str) -> None:
-    """A heat map with its scale."""
-    fig.colorbar(_heat(axes, vae, scene, field), ax=axes, label=label, extend="max", shrink=0.85)
-
-
-def _heat(axes: Axes, vae: VAE, scene: "Scene", field: Callable[[Tensor], Tensor]) -> Any:
+def _heat(axes: Axes, scene: Scene, field: Callable[[Tensor], Tensor]) -> Any:
     """The rim of the hole on a heat map over the box of the codes and a margin.
 
     What rises beyond the shown range has the last colour.
     """
-    codes = map_blocks(vae.encode, scene.train.x)
+    codes = map_blocks(scene.vae.encode, scene.train.x)
     lower, upper = codes.amin(0), codes.amax(0)
     margin = 0.1 * (upper - lower)
     first, second = (
-        torch.linspace(float(a), float(b), 220) for a, b in zip(lower - margin, upper + margin, strict=True)
+        torch.linspace(float(a), float(b), _GRID) for a, b in zip(lower - margin, upper + margin, strict=True)
     )
     grid = torch.cartesian_prod(first, second).to(codes)
-    values = map_blocks(field, grid).reshape(220, 220).T.cpu().numpy()
+    away = chart_of(map_blocks(scene.vae.decode, grid)).norm(dim=-1)
+    values, distance = (x.reshape(_GRID, _GRID).T.cpu().numpy() for x in (map_blocks(field, grid), away))
     on_data = map_blocks(field, codes).cpu().numpy()
-    low, high = float(np.quantile(on_data, 0.01)), float(np.quantile(on_data, 0.99))
-    norm = Normalize(low, high + 0.8 * (high - low))
-    away = chart_of(map_blocks(vae.decode, grid)).norm(dim=-1).reshape(220, 220).T.cpu().numpy()
+    low, high = (float(np.quantile(on_data, share)) for share in (0.01, 0.99))
     rim: Any = {"levels": [HOLE_RADIUS], "colors": "white", "linestyles": "--", "linewidths": 1.2, "zorder": 3}
-    axes.contour(first.numpy(), second.numpy(), away, **rim)  # above the codes and paths that crowd there
-    return axes.pcolormesh(
-        first.numpy(), second.numpy(), values, norm=norm, cmap="magma", rasterized=True, shading="nearest"
-    )
+    axes.contour(first.numpy(), second.numpy(), distance, **rim)  # above the codes and paths that crowd there
+    look: Any = {"cmap": "magma", "rasterized": True, "shading": "nearest"}
+    norm = Normalize(low, high + 0.8 * (high - low))
+    return axes.pcolormesh(first.numpy(), second.numpy(), values, norm=norm, **look)
 
 
-def _log_volume(vae: VAE, metric: Metric) -> Callable[[Tensor], Tensor]:
-    return lambda z: volume(damped(metric(vae.linearize(z))), floor=DAMPING).log10()
+def _add_scale(fig: Any, image: Any, axes: Axes | Sequence[Axes], label: str, **options: float) -> None:
+    fig.colorbar(image, ax=axes, label=label, extend="max", shrink=0.85, **options)
 
 
-def _codes(axes: Axes, vae: VAE, scene: "Scene") -> None:
-    codes, labels = map_blocks(vae.encode, scene.train.x)[:SHOWN_POINTS], scene.train.y[:SHOWN_POINTS]
-    for label, color in ((0, "#9fd3ff"), (1, CLASS_COLORS[1])):
-        axes.scatter(*_columns(codes[labels == label]), s=2, color=color, alpha=0.8, label=f"class {label}")
+def _log_volume(scene: Scene, metric: Metric) -> Callable[[Tensor], Tensor]:
+    return lambda z: volume(damped(metric(scene.vae.linearize(z))), floor=DAMPING).log10()
 
 
-def _chart(axes: Axes, scene: "Scene") -> None:
-    u, labels = chart_of(scene.train.x[:SHOWN_POINTS]), scene.train.y[:SHOWN_POINTS]
-    for label in (0, 1):
-        axes.scatter(*_columns(u[labels == label]), s=3, color=CLASS_COLORS[label], alpha=0.45)
+def _codes(axes: Axes, scene: Scene) -> None:
+    codes = map_blocks(scene.vae.encode, scene.train.x)
+    _scatter_classes(axes, codes, scene.train.y, ("#9fd3ff", CLASS_COLORS[1]), labelled=True, s=2, alpha=0.8)
+
+
+def _chart(axes: Axes, scene: Scene) -> None:
+    _scatter_classes(axes, chart_of(scene.train.x), scene.train.y, s=3, alpha=0.45)
     _ring(axes)
     axes.set(xlabel="u₁", ylabel="u₂", aspect="equal")
+
+
+def _scatter_classes(
+    axes: Any,
+    points: Tensor,
+    labels: Tensor,
+    colors: Sequence[str] = CLASS_COLORS,
+    *,
+    most: int | None = SHOWN_POINTS,
+    labelled: bool = False,
+    **style: Any,
+) -> None:
+    """Points in the colour of their class, the first of them only."""
+    points, labels = points[:most], labels[:most]
+    for label, color in enumerate(colors):
+        name = {"label": f"class {label}"} if labelled else {}
+        axes.scatter(*_columns(points[labels == label]), color=color, **name, **style)
 
 
 def _ring(axes: Axes) -> None:
@@ -283,6 +262,5 @@ def _ring(axes: Axes) -> None:
     axes.plot(HOLE_RADIUS * np.cos(angle), HOLE_RADIUS * np.sin(angle), color="black", lw=1, ls="--")
 
 
-def _columns(points: Tensor) -> tuple[Any, Any]:
-    x, y = points.detach().cpu().numpy().T
-    return x, y
+def _columns(points: Tensor) -> tuple[Any, ...]:
+    return tuple(points.detach().cpu().numpy().T)

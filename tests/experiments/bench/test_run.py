@@ -7,15 +7,25 @@ import torch
 
 from counterpath.data.datasets import Dataset, load
 from counterpath.experiments.bench import report
-from counterpath.experiments.bench.run import PARTS, Bench, fits, measure
-from counterpath.experiments.bench.steps import FLOOR, FULL, QUICK, WAYS, growth, time_searches, time_steps
+from counterpath.experiments.bench.run import (
+    FLOOR,
+    FULL,
+    PARTS,
+    QUICK,
+    Bench,
+    growing,
+    measure,
+    measure_fits,
+    time_searches,
+    time_steps,
+)
+from counterpath.experiments.bench.variants import VARIANTS
 from counterpath.experiments.bench.workload import Sizes, Workload, random_workload
-from counterpath.experiments.study import Preset
 from counterpath.utils.errors import InputError
 
 CPU = torch.device("cpu")
 SIZES = Sizes(rows=40, features=6, latent=3, hidden=(16, 8), centers=8, width=4)
-OURS = {"ours": WAYS["ours"], "eager": WAYS["eager"]}
+OURS = {name: VARIANTS[name] for name in ("ours", "eager")}
 
 
 @pytest.fixture(scope="module")
@@ -24,62 +34,64 @@ def workload() -> Workload:
 
 
 def test_a_step_beside_the_floor(workload: Workload) -> None:
-    rows = time_steps(workload, "rsgd", ways=OURS, rounds=3).rows()
-    assert [row["way"] for row in rows] == ["ours", "eager", FLOOR]
+    rows = time_steps(workload, "rsgd", OURS, rounds=3)
+    assert [row["variant"] for row in rows] == ["ours", "eager", FLOOR]
     for row in rows:
         assert row["rows"] == 40
         assert row["hidden"] == (16, 8)
         assert row["rows_per_second"] == pytest.approx(40 / row["seconds"])
         assert row["times_floor"] == pytest.approx(row["seconds"] / rows[-1]["seconds"])
         assert row["quartiles"][0] <= row["seconds"] <= row["quartiles"][1]
-        assert row["paper_over_this"] is None, "the paper's way was not timed"
+        assert row["paper_over_this"] is None, "the paper's implementation was not timed"
 
 
-def test_the_papers_way_beside_ours(workload: Workload) -> None:
-    pytest.importorskip("stochman", reason="the paper's way needs stochman: pip install 'counterpath[bench]'")
-    rows = {row["way"]: row for row in time_steps(workload, "rsgd-c", rounds=3).rows()}
-    assert list(rows) == [*WAYS, FLOOR]
+def test_the_papers_implementation_beside_ours(workload: Workload) -> None:
+    pytest.importorskip(
+        "stochman", reason="the paper's implementation needs stochman: pip install 'counterpath[bench]'"
+    )
+    rows = {row["variant"]: row for row in time_steps(workload, "rsgd-c", rounds=3)}
+    assert list(rows) == [*VARIANTS, FLOOR]
     assert rows["paper"]["paper_over_this"] == 1
     assert rows["ours"]["paper_over_this"] == pytest.approx(rows["paper"]["seconds"] / rows["ours"]["seconds"])
-    search = time_searches(workload, "rsgd", steps=3, block_size=16).table()
-    assert [row["way"] for row in search] == ["ours", "paper"]
+    search = time_searches(workload, "rsgd", steps=3, block_size=16)
+    assert [row["variant"] for row in search] == ["ours", "paper"]
     assert search[0]["mean_steps"] <= search[1]["mean_steps"] == 3
     assert 0 <= search[0]["reached"] <= 1
 
 
 def test_one_size_grows_and_the_others_stay() -> None:
-    points = list(growth(Sizes(), CPU))
+    points = list(growing(Sizes(), CPU))
     assert all(sizes == replace(Sizes(), **{grows: getattr(sizes, grows)}) for grows, sizes in points)
-    most = {kind: max(s.rows for _, s in growth(Sizes(), torch.device(kind))) for kind in ("cpu", "cuda")}
+    most = {kind: max(s.rows for _, s in growing(Sizes(), torch.device(kind))) for kind in ("cpu", "cuda")}
     assert most == {"cpu": 8192, "cuda": 131072}
 
 
 def test_the_whole_benchmark_is_json_and_tables() -> None:
-    bench = Bench(CPU, rows=32, effort=replace(QUICK, sizes=SIZES, growth={"rows": (16, 32), "hidden": ((8, 4),)}))
+    bench = Bench(CPU, rows=32, preset=replace(QUICK, sizes=SIZES, growth={"rows": (16, 32), "hidden": ((8, 4),)}))
     results = measure(bench, ["step", "growth", "search"])
     again = json.loads(json.dumps(results, allow_nan=False))
     shown = report.tables(again)
     assert list(shown) == [report.TITLES[part] for part in ("step", "growth", "search")]
     text = report.markdown(again)
-    assert "### One step\n\n| method | way | ms |" in text
+    assert "### One step\n\n| method | variant | ms |" in text
     assert "| hidden | 8-4 |" in text
-    for told in ("torch " + torch.__version__, "2 rounds", "models are random", "32 rows"):
-        assert told in text
+    for expected in ("torch " + torch.__version__, "2 rounds", "models are random", "32 rows"):
+        assert expected in text
     assert results["machine"]["threads"] == torch.get_num_threads()
-    assert {row["way"] for row in results["step"]} == {*bench.ways, FLOOR}
+    assert {row["variant"] for row in results["step"]} == {*bench.variants, FLOOR}
 
 
 def test_memory_of_a_step_and_of_sweeps() -> None:
-    effort = replace(QUICK, memory_sizes=replace(SIZES, rows=8), swept=(1_000, 4_000), memory_ways=())
-    rows = measure(Bench(CPU, rows=32, effort=effort), ["memory"])["memory"]
+    preset = replace(QUICK, swept=(1_000, 4_000), memory_variants=())
+    rows = measure(Bench(CPU, rows=32, preset=preset), ["memory"])["memory"]
     assert [(row["what"], row["rows"]) for row in rows] == [("sweep", 1_000), ("sweep", 4_000)]
     assert rows[-1]["peak_bytes"] > 0
-    assert report.tables(measure(Bench(CPU, effort=effort), []) | {"memory": rows})
+    assert report.tables(measure(Bench(CPU, preset=preset), []) | {"memory": rows})
 
 
 def test_whole_jobs_are_timed() -> None:
-    effort = replace(QUICK, sizes=SIZES, swept=(100, 300), sweep_steps=2, steps=2)
-    results = measure(Bench(CPU, rows=32, effort=effort), ["sweep", "runs"])
+    preset = replace(QUICK, sizes=SIZES, swept=(100, 300), sweep_steps=2, steps=2)
+    results = measure(Bench(CPU, rows=32, preset=preset), ["sweep", "runs"])
     assert [(row["rows"], row["steps"]) for row in results["sweep"]] == [(100, 2), (300, 2)]
     *each, whole = results["runs"]
     assert len(each) == 6
@@ -96,11 +108,11 @@ def test_fits_are_timed_where_the_data_are(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setattr(run, "load", few)  # how long a fit takes is not what is tested
     monkeypatch.setenv("COUNTERPATH_DATA", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    rows = {row["data"]: row for row in fits(0, CPU, Preset(1, 1, 1, 10, 10), progress=False)}
+    rows = {row["data"]: row for row in measure_fits(Bench(CPU, preset=QUICK, progress=False))}
     assert rows["adult"]["seconds"] > 0
-    assert report.tables(measure(Bench(CPU, effort=QUICK), []) | {"fit": list(rows.values())})
+    assert report.tables(measure(Bench(CPU, preset=QUICK), []) | {"fit": list(rows.values())})
 
 
 def test_parts_that_do_not_exist() -> None:
     with pytest.raises(InputError, match=f"choose one of: {', '.join(PARTS)}"):
-        measure(Bench(CPU, effort=FULL), ["stepp"])
+        measure(Bench(CPU, preset=FULL), ["stepp"])

@@ -4,10 +4,11 @@ from functools import partial
 import pytest
 import torch
 
-from counterpath.experiments.bench.timing import Timing, side_by_side
+from counterpath.experiments.bench.timing import Task, Timing, peak_memory, side_by_side
 from counterpath.utils.errors import InputError
 
 CPU = torch.device("cpu")
+MEGA = 2**20
 
 
 def test_tasks_take_turns_in_an_order_that_the_seed_decides() -> None:
@@ -65,3 +66,14 @@ def test_every_call_moves_the_bar_on() -> None:
 def test_counts_that_make_no_sense_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(InputError, match="at least"):
         side_by_side({}, CPU, **wrong)
+
+
+def allocation(kept: int, passing: int) -> Task:
+    """A task that needs `passing` bytes for a moment; `kept` bytes are there before it begins."""
+    return partial(lambda before: float(torch.ones(passing // 4).sum() + before[0]), torch.ones(kept // 4))
+
+
+def test_the_peak_is_what_a_task_needs_beyond_what_was_there() -> None:
+    size, how = peak_memory(allocation, CPU, (100 * MEGA, 64 * MEGA), (64, 64), threads=1)
+    assert 60 * MEGA < size < 90 * MEGA
+    assert "fresh process" in how

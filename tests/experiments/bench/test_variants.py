@@ -4,7 +4,7 @@ from torch import Tensor
 
 from counterpath.experiments.bench.variants import (
     STEP_SIZE,
-    STEPPING,
+    TIMED_METHODS,
     RadialBasis,
     eager_step,
     floors,
@@ -14,9 +14,11 @@ from counterpath.experiments.bench.variants import (
     paper_step,
     stochman_models,
 )
-from counterpath.experiments.bench.workload import Sizes, Workload, random_workload, vae_of
+from counterpath.experiments.bench.workload import Sizes, Workload, random_workload
+from counterpath.experiments.study import vae_of
 from counterpath.geometry.linearize import jacobian_autodiff
 from counterpath.search.problem import SearchModels
+from counterpath.search.traverse import at_confidence
 from counterpath.utils.errors import InputError
 from tests.conftest import random_classifier, random_vae
 
@@ -38,18 +40,20 @@ def exact(workload: Workload) -> Workload:
 
 @pytest.fixture(scope="module")
 def stochman() -> None:
-    pytest.importorskip("stochman", reason="the paper's way needs stochman: pip install 'counterpath[bench]'")
+    pytest.importorskip(
+        "stochman", reason="the paper's implementation needs stochman: pip install 'counterpath[bench]'"
+    )
 
 
-@pytest.mark.parametrize("method", STEPPING)
+@pytest.mark.parametrize("method", TIMED_METHODS)
 def test_eager_takes_our_step(method: str, workload: Workload, exact: Workload) -> None:
     assert _apart(eager_step, exact, method) < 1e-8
     assert _apart(eager_step, workload, method) < 1e-4
 
 
-@pytest.mark.parametrize("method", STEPPING)
+@pytest.mark.parametrize("method", TIMED_METHODS)
 @pytest.mark.usefixtures("stochman")
-def test_the_papers_way_takes_our_step(method: str, workload: Workload, exact: Workload) -> None:
+def test_the_papers_implementation_takes_our_step(method: str, workload: Workload, exact: Workload) -> None:
     assert _apart(paper_step, exact, method) < 1e-8
     assert _apart(paper_step, workload, method) < 1e-4
 
@@ -77,7 +81,7 @@ def test_the_jacobian_of_radial_bases(codes: Tensor) -> None:
 
 
 @pytest.mark.usefixtures("stochman")
-def test_a_search_in_the_papers_way_is_its_steps_block_by_block(workload: Workload) -> None:
+def test_a_search_by_the_papers_implementation_is_its_steps_block_by_block(workload: Workload) -> None:
     step, z = paper_step(workload, "rsgd"), workload.codes
     for _ in range(3):
         z = step(z, workload.factual)
@@ -87,16 +91,16 @@ def test_a_search_in_the_papers_way_is_its_steps_block_by_block(workload: Worklo
 
 
 def test_our_search_takes_our_steps(exact: Workload) -> None:
-    found = our_search(exact, "rsgd", steps=1, confidence=0.999)
+    found = our_search(exact, "rsgd", steps=1, stop=at_confidence(0.999))
     torch.testing.assert_close(found.z[1], our_step(exact, "rsgd")(exact.codes, exact.factual))
     assert int(found.steps.min()) == 1
 
 
 @pytest.mark.usefixtures("stochman")
 def test_models_that_the_paper_does_not_have_are_refused(exact: Workload) -> None:
-    conditional = Workload(SearchModels(random_classifier(), random_vae(conditional=True)), exact.factual, 1e-4)
+    conditioned = Workload(SearchModels(random_classifier(), random_vae(conditional=True)), exact.factual, 1e-4)
     with pytest.raises(InputError, match="not conditional"):
-        paper_step(conditional, "rsgd")
+        paper_step(conditioned, "rsgd")
     with pytest.raises(InputError, match="unknown method to time 'flow'"):
         paper_step(exact, "flow")
 
@@ -113,7 +117,7 @@ def test_both_floors_pass_the_decoder_as_often_as_a_step_must(workload: Workload
 
 
 def _apart(build, workload: Workload, method: str) -> float:  # type: ignore[no-untyped-def]
-    """The largest distance between where a way steps to and where we do; a step is a tenth long."""
+    """The largest distance between where a variant steps to and where we do; a step is a tenth long."""
     z, factual = workload.codes, workload.factual
     ours, other = our_step(workload, method)(z, factual), build(workload, method)(z, factual)
     torch.testing.assert_close((ours - z).norm(dim=-1), torch.full_like(z[:, 0], STEP_SIZE))

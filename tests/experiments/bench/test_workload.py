@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from counterpath.experiments.bench.workload import Sizes, Workload, adult_workload, random_workload, read_models, vae_of
+from counterpath.experiments.bench.workload import Sizes, Workload, adult_workload, random_workload, read_models
+from counterpath.experiments.study import vae_of
 from counterpath.models.classifier import fit_classifier
 from counterpath.models.training import Run
 from counterpath.models.vae import VAETraining, fit_vae
@@ -40,8 +41,8 @@ def test_folding_changes_nothing_but_the_layers() -> None:
 
 def test_as_many_rows_as_wanted() -> None:
     workload = random_workload(SIZES, 0, CPU)
-    assert workload.first(5).sizes.rows == 5
-    repeated = workload.first(70)
+    assert workload.with_rows(5).sizes.rows == 5
+    repeated = workload.with_rows(70)
     assert torch.equal(repeated.factual[60:], workload.factual[:10])
     assert len(repeated.codes) == 70
 

@@ -1,1 +1,1 @@
-"""How fast Counterpath is: its steps and searches beside other ways to do the same work."""
+"""How fast Counterpath is: its steps and searches beside other implementations of the same work."""

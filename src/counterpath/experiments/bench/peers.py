@@ -1,8 +1,8 @@
 """Our search beside what a user would pick otherwise: the same classifier, the same rows, one clock.
 
 Every method gets the same encoded factuals and gives back one counterfactual a row. All are rounded to legal rows and
-judged alike: valid where the same classifier accepts the legal row at 0.5; distances over the valid rows, and a second
-time over those that were solved by all methods that got all rows. Time is what the search takes from the factuals to
+evaluated alike: valid where the same classifier accepts the legal row at 0.5; distances over the valid rows, and once
+more over those that were solved by all methods that got all rows. Time is what the search takes from the factuals to
 the counterfactuals; what a method does once before (`setup_seconds`: DiCE reads its table) is not in it, nor is the
 fitting of models.
 """
@@ -15,9 +15,9 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ParamSpec, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -29,20 +29,19 @@ from torch import Tensor, nn
 
 from counterpath.data.axes import on_grid
 from counterpath.data.encoding import Encoder
-from counterpath.experiments.study import SETTINGS, Study
+from counterpath.experiments.study import SETTINGS, STEPS, Study, local_search, mean_or_none
 from counterpath.models.classifier import Classifier, probabilities
 from counterpath.models.vae import VAE
 from counterpath.search.measures import MEASURES
-from counterpath.search.methods import geometry_of
-from counterpath.search.objective import Objective
-from counterpath.search.problem import SearchModels
-from counterpath.search.traverse import at_confidence, traverse
+from counterpath.search.traverse import at_confidence
 from counterpath.utils.errors import InputError, choose, require
 from counterpath.utils.progress import Advance, track
 
+R = TypeVar("R")
+
 
 @dataclass(frozen=True)
-class Found:
+class Counterfactuals:
     """What a method found for n factuals.
 
     Attributes:
@@ -53,11 +52,11 @@ class Found:
 
     rows: Float[Tensor, "n D"]
     exists: Bool[Tensor, "n"]
-    failures: Mapping[str, int] = field(default_factory=Counter)
+    failures: Mapping[str, int] = field(default_factory=dict)
 
 
-Finder: TypeAlias = Callable[[Tensor, Advance], Found]
-"""Looks for one counterfactual for each of the encoded factuals, and says how many are done."""
+Peer: TypeAlias = Callable[[Tensor, Advance], Counterfactuals]
+"""Searches one counterfactual for each of the encoded factuals, and says how many are done."""
 
 
 class ScaledClassifier(nn.Module):
@@ -79,24 +78,24 @@ class ScaledClassifier(nn.Module):
         super().__init__()
         self.classifier = classifier
         translation = torch.zeros(len(columns), encoder.width)
-        self.bent = {}
+        self.transformed = {}
         layout = zip(encoder.schema, encoder.axes, encoder.layout, encoder.low, encoder.high, strict=True)
-        for feature, axis, place, low, high in layout:
+        for feature, axis, column, low, high in layout:
             if feature.categories:
                 for number, value in enumerate(feature.categories):
                     if f"{feature.name}_{value}" in columns:  # DiCE knows none that the training rows have not
                         code = axis.points(torch.tensor([float(number)]))
-                        translation[columns.index(f"{feature.name}_{value}"), place] = code[0].float()
+                        translation[columns.index(f"{feature.name}_{value}"), column] = code[0].float()
             else:
-                translation[columns.index(feature.name), place] = 1
+                translation[columns.index(feature.name), column] = 1
                 if feature.transform != "identity":
-                    self.bent[columns.index(feature.name)] = (axis, low, high - low)
+                    self.transformed[columns.index(feature.name)] = (axis, low, high - low)
         self.register_buffer("translation", translation)
 
     def encode(self, scaled: Float[Tensor, "n K"]) -> Float[Tensor, "n D"]:
         """The same rows as the classifier knows them."""
         parts = list(scaled.split(1, dim=-1))
-        for column, (axis, low, reach) in self.bent.items():
+        for column, (axis, low, reach) in self.transformed.items():
             parts[column] = axis.points(low + reach * parts[column][:, 0])
         return torch.cat(parts, dim=-1) @ self.translation
 
@@ -121,13 +120,13 @@ class TableClassifier:
     def predict_proba(self, frame: pd.DataFrame) -> NDArray[np.float32]:
         """One row a row of the table, one column a class."""
         with torch.no_grad():
-            answer: NDArray[np.float32] = probabilities(self.classifier(encode_text(self.encoder, frame))).numpy()
-        return answer
+            both: NDArray[np.float32] = probabilities(self.classifier(encode_text(self.encoder, frame))).numpy()
+        return both
 
     def predict(self, frame: pd.DataFrame) -> NDArray[np.int64]:
         """The class of every row."""
-        answer: NDArray[np.int64] = self.predict_proba(frame).argmax(1)
-        return answer
+        classes: NDArray[np.int64] = self.predict_proba(frame).argmax(1)
+        return classes
 
 
 def encode_text(encoder: Encoder, frame: pd.DataFrame) -> Float[Tensor, "n D"]:
@@ -140,8 +139,8 @@ def encode_text(encoder: Encoder, frame: pd.DataFrame) -> Float[Tensor, "n D"]:
     for feature, axis in zip(encoder.schema, encoder.axes, strict=True):
         column = frame[feature.name].tolist()
         if feature.categories:
-            places = {str(value): place for place, value in enumerate(feature.categories)}
-            column = [places[str(value)] for value in column]
+            codes = {str(value): code for code, value in enumerate(feature.categories)}
+            column = [codes[str(value)] for value in column]
         parts.append(axis.points(torch.tensor(column, dtype=torch.float64)))
     return on_grid(torch.cat(parts, dim=1), torch.float32)
 
@@ -152,15 +151,15 @@ DICE_METHODS = {
     "genetic": {"backend": "sklearn"},
     "kdtree": {"backend": "sklearn"},
 }
-"""DiCE's methods, with how each is told to reach a classifier."""
+"""DiCE's methods, with the arguments of its wrapper around a classifier."""
 _OUTCOME = "outcome of the classifier"
 
 
-def prepare_dice(study: Study, method: str, *, seed: int = 0, settings: Mapping[str, Any] | None = None) -> Finder:
+def prepare_dice(study: Study, method: str, *, seed: int = 0, settings: Mapping[str, Any] | None = None) -> Peer:
     """Hand DiCE the training rows and the classifier of a study.
 
     Args:
-        study: Whose classifier is explained, on a CPU.
+        study: Classifier and training rows, on a CPU.
         method: A key of `DICE_METHODS`.
         seed: Of the random generators that DiCE draws from.
         settings: Further arguments of DiCE's `generate_counterfactuals`; by default none, so all have their defaults.
@@ -168,13 +167,13 @@ def prepare_dice(study: Study, method: str, *, seed: int = 0, settings: Mapping[
     Raises:
         MissingExtraError: `dice-ml` is not installed.
     """
-    reach = choose("method of DiCE", method, DICE_METHODS)
+    wrapper = choose("method of DiCE", method, DICE_METHODS)
     dice_ml = require("dice_ml", "bench", "a comparison with DiCE")
     encoder, names = study.encoder, list(study.encoder.schema.names)
-    table = encoder.decode(study.train)[names]
-    with _undisturbed(seed):
+    table = encoder.decode(study.data.train)[names]
+    with _isolated(seed):
         data = dice_ml.Data(
-            dataframe=table.assign(**{_OUTCOME: study.train_labels.numpy().astype(int)}),
+            dataframe=table.assign(**{_OUTCOME: study.data.train_labels.numpy().astype(int)}),
             continuous_features=[feature.name for feature in encoder.schema if not feature.categories],
             outcome_name=_OUTCOME,
         )
@@ -184,36 +183,43 @@ def prepare_dice(study: Study, method: str, *, seed: int = 0, settings: Mapping[
             model = ScaledClassifier(study.classifier, encoder, columns)
         else:
             model = TableClassifier(study.classifier, encoder)
-        explainer = dice_ml.Dice(data, dice_ml.Model(model=model, **reach), method=method)
+        explainer = dice_ml.Dice(data, dice_ml.Model(model=model, **wrapper), method=method)
 
-    def find(factual: Tensor, advance: Advance) -> Found:
-        rows, exists = factual.clone(), torch.zeros(len(factual), dtype=torch.bool)
-        failures: Counter[str] = Counter()
-        queries = encoder.decode(factual)[names]
-        with _undisturbed(seed):
-            for row in range(len(factual)):
-                # One call a row: an error in one of them then costs the others nothing. DiCE itself goes row by row.
-                try:
-                    answer = explainer.generate_counterfactuals(
-                        queries[row : row + 1], total_CFs=1, desired_class=1, **(settings or {})
-                    )
-                    rows[row] = encode_text(encoder, _shown(answer))[0]
-                    exists[row] = True
-                except Exception as error:  # whatever goes wrong in there is what this peer has to say about the row
-                    failures[f"{type(error).__name__}: {error}"] += 1
-                advance()
-        return Found(rows, exists, failures)
+    def search_one(factual: Tensor) -> Tensor | str:
+        try:
+            result = explainer.generate_counterfactuals(
+                encoder.decode(factual)[names], total_CFs=1, desired_class=1, **(settings or {})
+            ).cf_examples_list[0]
+            sparse = result.final_cfs_df_sparse
+            return encode_text(encoder, result.final_cfs_df if sparse is None else sparse)[0]
+        except Exception as error:  # whatever goes wrong in there is this peer's result for the row
+            return f"{type(error).__name__}: {error}"
 
-    return find
+    def search(factual: Tensor, advance: Advance) -> Counterfactuals:
+        with _isolated(seed):
+            return _row_by_row(search_one, factual, advance)
+
+    return search
 
 
-def _shown(answer: Any) -> Any:
-    example = answer.cf_examples_list[0]
-    return example.final_cfs_df if example.final_cfs_df_sparse is None else example.final_cfs_df_sparse
+def _row_by_row(
+    search_one: Callable[[Tensor], Tensor | str], factual: Float[Tensor, "n D"], advance: Advance
+) -> Counterfactuals:
+    """One search a row, as DiCE and CARLA do it, of which each gives back a row, or why there is none."""
+    rows, exists = factual.clone(), torch.zeros(len(factual), dtype=torch.bool, device=factual.device)
+    failures: Counter[str] = Counter()
+    for row in range(len(factual)):
+        result = search_one(factual[row : row + 1])
+        if isinstance(result, str):
+            failures[result] += 1
+        else:
+            rows[row], exists[row] = result, True
+        advance()
+    return Counterfactuals(rows, exists, failures)
 
 
 @contextmanager
-def _undisturbed(seed: int) -> Iterator[None]:
+def _isolated(seed: int) -> Iterator[None]:
     """Run what prints, warns, and draws from the global generators, and leave these as they were."""
     # NumPy's global generator is old, and the one that DiCE draws from.
     numpy_state, python_state = np.random.get_state(), random.getstate()  # noqa: NPY002
@@ -234,26 +240,19 @@ def _undisturbed(seed: int) -> Iterator[None]:
             random.setstate(python_state)
 
 
-ITERATIONS = 1000
-LEARNING_RATE = 0.1
-DISTANCE_WEIGHT = 0.5
+ITERATIONS, LEARNING_RATE, DISTANCE_WEIGHT = 1000, 0.1, 0.5
+"""REVISE's, as CARLA runs it."""
 
 
-def prepare_revise(study: Study, *, iterations: int = ITERATIONS) -> Finder:
-    """The loop over rows, on the models of a study."""
+def prepare_revise(study: Study, *, iterations: int = ITERATIONS) -> Peer:
+    """REVISE (Joshi et al., 2019), row by row, on the models of a study."""
     binary = binary_columns(study.encoder).to(study.factual.device)
 
-    def find(factual: Tensor, advance: Advance) -> Found:
-        rows, exists = factual.clone(), torch.zeros(len(factual), dtype=torch.bool, device=factual.device)
-        for row in range(len(factual)):
-            best = revise(study.vae, study.classifier, factual[row : row + 1], binary, iterations=iterations)
-            if best is not None:
-                rows[row], exists[row] = best[0], True
-            advance()
-        lacking = int((~exists).sum())
-        return Found(rows, exists, Counter({"no step was accepted": lacking} if lacking else {}))
+    def search_one(factual: Tensor) -> Tensor | str:
+        best = revise(study.vae, study.classifier, factual, binary, iterations=iterations)
+        return "no step was accepted" if best is None else best[0]
 
-    return find
+    return partial(_row_by_row, search_one)
 
 
 def revise(
@@ -276,12 +275,12 @@ def revise(
     z = vae.encode(factual).detach().requires_grad_()
     optimizer = torch.optim.Adam([z], lr=LEARNING_RATE)
     best, least = None, float("inf")
-    wanted = factual.new_ones(1)
+    target = factual.new_ones(1)
     for _ in range(iterations):
         decoded = vae.decode(z)
         x = torch.where(binary, decoded.round(), decoded)
         log_odds = classifier(x)
-        loss = F.binary_cross_entropy_with_logits(log_odds, wanted) + DISTANCE_WEIGHT * (x - factual).abs().sum()
+        loss = F.binary_cross_entropy_with_logits(log_odds, target) + DISTANCE_WEIGHT * (x - factual).abs().sum()
         if float(log_odds.detach()) > 0 and float(loss.detach()) < least:
             best, least = x.detach(), float(loss.detach())
         optimizer.zero_grad()
@@ -299,76 +298,34 @@ def binary_columns(encoder: Encoder) -> Bool[Tensor, "D"]:
     return binary
 
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
 OURS = ("rsgd", "rsgd-c", "sgd")
 CONFIDENCE = 0.5
-STEPS = 150
+"""Where our search ends: that is all that the others are asked for."""
 REPEATS = 5
+"""Runs of ours, which take less than a second: the median of so many repeats on a busy machine."""
 LIMITS = {"dice-gradient": 5}
-"""Some rows take DiCE's gradient method minutes."""
+"""Rows for slow methods: some take DiCE's gradient method minutes."""
 DISTANCES = ("l1", "ld", "ld_sq")
 
 
-def prepare_ours(study: Study, name: str, *, damping: float = SETTINGS["adult"].damping) -> Finder:
-    """One of our methods: all rows at once, each until it reaches the confidence, or 150 steps."""
-    model, metric = geometry_of(name, SearchModels(study.classifier, study.vae))
-    objective, stop = Objective(study.classifier), at_confidence(CONFIDENCE)
+def prepare_ours(study: Study, method: str, *, damping: float = SETTINGS["adult"].damping) -> Peer:
+    """One of our methods: all rows at once, each until it reaches the confidence, or the paper's 150 steps."""
+    options: dict[str, Any] = {"stop": at_confidence(CONFIDENCE), "steps": STEPS[-1], "damping": damping}
 
-    def find(factual: Tensor, advance: Advance) -> Found:
-        found = traverse(model, metric, objective, factual, stop=stop, steps=STEPS, damping=damping)
+    def search(factual: Tensor, advance: Advance) -> Counterfactuals:
+        end = local_search(study.models, method, factual, **options).end
         advance(len(factual))
-        return Found(found.end, torch.ones(len(factual), dtype=torch.bool, device=factual.device))
+        return Counterfactuals(end, torch.ones(len(factual), dtype=torch.bool, device=factual.device))
 
-    return find
+    return search
 
 
-PEERS: dict[str, Callable[[Study], Finder]] = {
-    **{name: partial(prepare_ours, name=name) for name in OURS},
+PEERS: dict[str, Callable[[Study], Peer]] = {
+    **{name: partial(prepare_ours, method=name) for name in OURS},
     "revise": prepare_revise,
     **{f"dice-{method}": partial(prepare_dice, method=method) for method in DICE_METHODS},
 }
-"""Everything that is compared; each makes itself ready for a study."""
-
-
-@dataclass(frozen=True)
-class Standing:
-    """How one method did.
-
-    Attributes:
-        method: Its name, a key of `PEERS`.
-        rows: On how many factuals it was run.
-        found: For how many it returned something.
-        valid: How many of those are valid as legal rows.
-        validity: valid / rows.
-        setup_seconds: What it does once for a data set.
-        first_seconds: The first run over all rows.
-        seconds: The median of all runs.
-        seconds_per_row: seconds / rows.
-        seconds_per_valid: seconds / valid; None where nothing is valid.
-        ratio: How many times the seconds per valid counterfactual of the method it is measured against.
-        distances: Means of `DISTANCES` over its valid rows; None where there are none.
-        common: How many rows were solved by all methods that were run on all rows; None for the others.
-        common_distances: Means of `DISTANCES` over these.
-        failures: How many rows it has nothing for, by reason.
-    """
-
-    method: str
-    rows: int
-    found: int
-    valid: int
-    validity: float
-    setup_seconds: float
-    first_seconds: float
-    seconds: float
-    seconds_per_row: float
-    seconds_per_valid: float | None
-    ratio: float | None
-    distances: Mapping[str, float | None]
-    common: int | None
-    common_distances: Mapping[str, float | None]
-    failures: Mapping[str, int]
+"""Everything that is compared, each with what makes it ready for a study."""
 
 
 def compare(
@@ -376,121 +333,99 @@ def compare(
     *,
     methods: Sequence[str] = tuple(PEERS),
     rows: int = 100,
-    limits: Mapping[str, int] | None = None,
+    limits: Mapping[str, int] = LIMITS,
     repeats: int = REPEATS,
-    against: str = OURS[0],
     progress: bool | None = None,
-) -> list[Standing]:
+) -> list[dict[str, Any]]:
     """Run every method on the first factuals of a study.
 
     Args:
         study: Classifier, VAE, training rows and factuals, on a CPU.
         methods: Keys of `PEERS`.
         rows: How many factuals.
-        limits: At most how many of these rows for slow methods; by default `LIMITS`, and {} for none.
+        limits: At most how many of these rows for slow methods.
         repeats: How often ours are run, in turn; the others, which take far longer, run once.
-        against: The method that `Standing.ratio` compares with.
         progress: Show a bar; by default where standard error is a terminal.
+
+    Returns:
+        For each method its name; on how many `rows` it was run, for how many it `found` something, and how many of
+        those are `valid` as legal rows; the seconds of `setup`, of the `first` run and the median of all runs; `ratio`,
+        the seconds per valid row beside those of the first method; the means of `DISTANCES` over its valid rows, and
+        over the rows in `common`, which all methods solved that were run on all rows; and its `failures`, by reason.
+        What cannot be said is None.
 
     Raises:
         MissingExtraError: A method of DiCE is among them, and `dice-ml` is not installed.
     """
-    _insist(study, methods, rows, repeats, against)
-    counts = {
-        name: min(rows, len(study.factual), (LIMITS if limits is None else limits).get(name, rows)) for name in methods
-    }
-    # All are made ready first: a library that is missing is told before anything takes long.
+    _check(study, methods, rows, repeats)
+    counts = {name: min(rows, len(study.factual), limits.get(name, rows)) for name in methods}
+    # All are made ready first, so that a missing library is reported before anything takes long.
     ready = {name: _timed(PEERS[name], study) for name in methods}
-    runs: dict[str, list[tuple[Found, float]]] = {name: [] for name in methods}
+    runs: dict[str, list[tuple[Counterfactuals, float]]] = {name: [] for name in methods}
     for turn in range(repeats):
         for name in methods:
             if turn == 0 or name in OURS:
-                finder, factual = ready[name][0], study.factual[: counts[name]]
+                search, factual = ready[name][0], study.factual[: counts[name]]
                 with track(name, len(factual), shown=progress) as advance:
-                    runs[name].append(_timed(finder, factual, advance))
-    judged = {name: _judge(study, found[0][0]) for name, found in runs.items()}
+                    runs[name].append(_timed(search, factual, advance))
+    measured = {name: _measure(study, its_runs[0][0]) for name, its_runs in runs.items()}
     most = max(counts.values())
-    common = torch.stack([judged[name]["valid"] > 0 for name in methods if counts[name] == most]).all(0)
-    standings = [_standing(name, ready[name][1], runs[name], judged[name], common) for name in methods]
-    own = {standing.method: standing.seconds_per_valid for standing in standings}[against]
-    return [replace(one, ratio=_divided(one.seconds_per_valid, own)) for one in standings]
+    common = torch.stack([measured[name]["valid"] > 0 for name in methods if counts[name] == most]).all(0)
+    results = [_row(name, ready[name][1], runs[name], measured[name], common) for name in methods]
+    reference = results[0]["seconds_per_valid"]
+    for row in results:
+        row["ratio"] = row["seconds_per_valid"] and reference and row["seconds_per_valid"] / reference
+    return results
 
 
-def frame(standings: Sequence[Standing]) -> pd.DataFrame:
-    """One row a method, with a column for every figure."""
-    return pd.DataFrame([_flat(standing) for standing in standings])
-
-
-def _flat(standing: Standing) -> dict[str, Any]:
-    flat = {name: value for name, value in asdict(standing).items() if not isinstance(value, Mapping)}
-    flat |= standing.distances
-    flat |= {f"{name}_common": value for name, value in standing.common_distances.items()}
-    flat["failures"] = "; ".join(f"{count} × {reason}" for reason, count in standing.failures.items())
-    return flat
-
-
-def _judge(study: Study, found: Found) -> dict[str, Tensor]:
+def _measure(study: Study, found: Counterfactuals) -> dict[str, Tensor]:
     """Validity and distances of the legal rows, one number a row."""
     case = study.case(found.rows, CONFIDENCE, study.factual[: len(found.rows)])
     values = {name: MEASURES[name](case) for name in ("valid", *DISTANCES)}
     return values | {"valid": values["valid"] * found.exists}
 
 
-def _standing(
+def _row(
     name: str,
     setup: float,
-    runs: Sequence[tuple[Found, float]],
+    runs: Sequence[tuple[Counterfactuals, float]],
     values: Mapping[str, Tensor],
     common: Bool[Tensor, "m"],
-) -> Standing:
+) -> dict[str, Any]:
     found, first = runs[0]
     valid = values["valid"] > 0
     rows, count = len(valid), int(valid.sum())
     seconds = statistics.median(seconds for _, seconds in runs)
-    return Standing(
-        method=name,
-        rows=rows,
-        found=int(found.exists.sum()),
-        valid=count,
-        validity=count / rows,
-        setup_seconds=setup,
-        first_seconds=first,
-        seconds=seconds,
-        seconds_per_row=seconds / rows,
-        seconds_per_valid=seconds / count if count else None,
-        ratio=None,
-        distances={key: _mean(values[key][valid]) for key in DISTANCES},
-        common=int(common.sum()) if rows == len(common) else None,
-        common_distances={key: _mean(values[key][common]) if rows == len(common) else None for key in DISTANCES},
-        failures=dict(found.failures),
-    )
+    whole = rows == len(common)
+    return {
+        "method": name,
+        "rows": rows,
+        "found": int(found.exists.sum()),
+        "valid": count,
+        "validity": count / rows,
+        "setup_seconds": setup,
+        "first_seconds": first,
+        "seconds": seconds,
+        "seconds_per_row": seconds / rows,
+        "seconds_per_valid": seconds / count if count else None,
+        "ratio": None,
+        "distances": {key: mean_or_none(values[key][valid]) for key in DISTANCES},
+        "common": int(common.sum()) if whole else None,
+        "common_distances": {key: mean_or_none(values[key][common]) if whole else None for key in DISTANCES},
+        "failures": dict(found.failures),
+    }
 
 
-def _timed(job: Callable[P, R], *args: P.args, **options: P.kwargs) -> tuple[R, float]:
+def _timed(job: Callable[..., R], *arguments: Any) -> tuple[R, float]:
     started = time.perf_counter()
-    result = job(*args, **options)
+    result = job(*arguments)
     return result, time.perf_counter() - started
 
 
-def _mean(values: Tensor) -> float | None:
-    return float(values.double().mean()) if len(values) else None
-
-
-def _divided(one: float | None, other: float | None) -> float | None:
-    return None if one is None or other is None else one / other
-
-
-def _insist(study: Study, methods: Sequence[str], rows: int, repeats: int, against: str) -> None:
+def _check(study: Study, methods: Sequence[str], rows: int, repeats: int) -> None:
     for name in methods:
         choose("method", name, PEERS)
-    choose("method to compare with", against, dict.fromkeys(methods))
     if rows < 1 or repeats < 1:
-        raise InputError(
-            f"a comparison needs rows and repeats of at least 1; given were rows={rows}, repeats={repeats}"
-        )
-    if study.factual.device.type != "cpu":
-        raise InputError(
-            f"the peers run on a CPU, and this study is on {study.factual.device}; build it with device cpu"
-        )
+        raise InputError(f"a comparison needs rows and repeats of at least 1; given rows={rows}, repeats={repeats}")
     if len(study.factual) == 0:
         raise InputError("this study has no factuals to explain: its classifier rejects no test row of class 0")

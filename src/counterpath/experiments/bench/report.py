@@ -3,15 +3,16 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+Row = Mapping[str, Any]
 Table = list[dict[str, str]]
 
-WAYS = {
+VARIANTS = {
     "ours": "ours",
-    "paper": "(a) paper's way: stochman, autograd, inv",
+    "paper": "(a) paper's: stochman, autograd, inv",
     "eager": "(b) eager torch.func",
     "floor": "(c) floor: d+1 decoder passes",
 }
-"""What the ways are called."""
+"""What the variants are called."""
 TITLES = {
     "step": "One step",
     "growth": "One RSGD step as sizes grow, in ms",
@@ -27,7 +28,7 @@ TITLES = {
 
 def tables(results: Mapping[str, Any]) -> dict[str, Table]:
     """The parts that were measured, by their titles."""
-    return {TITLES[part]: show(results[part]) for part, show in _SHOWN.items() if results.get(part)}
+    return {title: _table(part, results[part]) for part, title in TITLES.items() if results.get(part)}
 
 
 def caption(results: Mapping[str, Any]) -> str:
@@ -41,9 +42,9 @@ def caption(results: Mapping[str, Any]) -> str:
         f"Models: {settings['models']}, {sizes['features']} features, latent {sizes['latent']}, "
         f"hidden {_widths(sizes['hidden'])}, {sizes['centers']} centres, classifier {sizes['width']}; "
         f"{sizes['rows']:,} rows take a step together; damping {settings['damping']:g}; seed {settings['seed']}.",
-        f"Medians over {settings['rounds']} rounds ({settings['growth_rounds']} where sizes grow) in which all ways "
-        "take turns; the first call, with whatever it compiles, on its own. A search is run once, first call included; "
-        f"its models are {settings['search_models']}.",
+        f"Medians over {settings['rounds']} rounds ({settings['growth_rounds']} where sizes grow) in which all "
+        "variants take turns; the first call, with whatever it compiles, on its own. A search is run once, first call "
+        f"included; its models are {settings['search_models']}.",
         *(f"not measured: {reason}" for reason in results["not_measured"]),
     ]
     return "\n".join(lines)
@@ -59,168 +60,131 @@ def markdown(results: Mapping[str, Any]) -> str:
     return "\n\n".join([*pieces, caption(results).replace("\n", "\n\n")]) + "\n"
 
 
-def _steps(rows: list[dict[str, Any]]) -> Table:
-    return [
-        {
-            "method": row["method"],
-            "way": WAYS[row["way"]],
-            "ms": _milliseconds(row["seconds"]),
-            "middle half": "–".join(_milliseconds(value) for value in row["quartiles"]),
-            "first": _milliseconds(row["first_seconds"]),
-            "µs/row": f"{1e6 * row['seconds_per_row']:.3g}",
-            "rows/s": f"{row['rows_per_second']:,.0f}",
-            "TFLOP/s": f"{row['flop_per_second'] / 1e12:.3g}",
-            "× floor": f"{row['times_floor']:.2f}",
-            "(a) / this": _times(None if row["way"] == "floor" else row["paper_over_this"]),
-        }
-        for row in rows
-    ]
+def _table(part: str, rows: list[dict[str, Any]]) -> Table:
+    if part == "growth":
+        return _growth(rows)
+    return [{heading: show(row) for heading, show in _COLUMNS[part].items()} for row in rows]
 
 
 def _growth(rows: list[dict[str, Any]]) -> Table:
-    """One row a size, one column a way."""
+    """One row a size, one column a variant."""
     points: dict[tuple[str, str], dict[str, float]] = {}
     for row in rows:
         value = row[row["grows"]]
         size = _widths(value) if isinstance(value, list | tuple) else f"{value:,}"
-        points.setdefault((row["grows"], size), {})[row["way"]] = row["seconds"]
+        points.setdefault((row["grows"], size), {})[row["variant"]] = row["seconds"]
     return [
         {
             "grows": grows,
             "to": size,
-            **{way: _milliseconds(seconds) for way, seconds in times.items()},
+            **{variant: _milliseconds(seconds) for variant, seconds in times.items()},
             "× floor": f"{times['ours'] / times['floor']:.2f}",
-            "paper / ours": _times(times["paper"] / times["ours"] if "paper" in times else None),
+            "paper / ours": f"{times['paper'] / times['ours']:.2f}" if "paper" in times else "–",
         }
         for (grows, size), times in points.items()
     ]
 
 
-def _searches(rows: list[dict[str, Any]]) -> Table:
-    return [
-        {
-            "method": row["method"],
-            "way": WAYS[row["way"]],
-            "rows": f"{row['rows']:,}",
-            "steps a row": f"{row['mean_steps']:.1f}",
-            "reached": "–" if row["reached"] is None else f"{row['reached']:.3f}",
-            "seconds": f"{row['seconds']:.3g}",
-            "ms/row": f"{1e3 * row['seconds_per_row']:.3g}",
-            "rows/s": f"{row['rows_per_second']:,.0f}",
-            "(a) / this": _times(row["paper_over_this"]),
-        }
-        for row in rows
-    ]
-
-
-def _memory(rows: list[dict[str, Any]]) -> Table:
-    return [
-        {
-            "what": row["what"],
-            "way": WAYS[row["way"]],
-            "rows": f"{row['rows']:,}",
-            "MiB": f"{row['peak_bytes'] / 2**20:,.1f}",
-            "bytes/row": f"{row['bytes_per_row']:,.0f}",
-            "measured": row["measured"],
-        }
-        for row in rows
-    ]
-
-
-def _runs(rows: list[dict[str, Any]]) -> Table:
-    return [
-        {
-            "run": row["run"],
-            "rows": f"{row['rows']:,}",
-            "steps": str(row["steps"]),
-            "seconds": f"{row['seconds']:.3g}",
-            "first": f"{row['first_seconds']:.3g}",
-        }
-        for row in rows
-    ]
-
-
-def _sweeps(rows: list[dict[str, Any]]) -> Table:
-    return [
-        {
-            "rows": f"{row['rows']:,}",
-            "steps": str(row["steps"]),
-            "seconds": f"{row['seconds']:.3g}",
-            "rows/s": f"{row['rows_per_second']:,.0f}",
-            "µs/row and step": f"{1e6 * row['seconds'] / row['rows'] / row['steps']:.3g}",
-        }
-        for row in rows
-    ]
-
-
-def _roundings(rows: list[dict[str, Any]]) -> Table:
-    return [
-        {
-            "method": row["method"],
-            "products": row["products"],
-            "rows": f"{row['rows']:,}",
-            "valid": f"{row['validity']:.4f}",
-            **{name: f"{row[name]:.4f}" for name in ("l1", "ld", "ld_sq")},
-            "steps a row": f"{row['mean_steps']:.2f}",
-            "same steps": f"{row['same_steps']:.3f}",
-            "median apart": f"{row['median_apart']:.2g}",
-        }
-        for row in rows
-    ]
-
-
-def _peers(rows: list[dict[str, Any]]) -> Table:
-    return [
-        {
-            "method": row["method"],
-            "rows": str(row["rows"]),
-            "valid": str(row["valid"]),
-            "seconds": f"{row['seconds']:.3g}",
-            "ms/valid": "–" if row["seconds_per_valid"] is None else f"{1e3 * row['seconds_per_valid']:.3g}",
-            "× rsgd": _times(row["ratio"]),
-            **{name: _number(row["distances"][name]) for name in ("l1", "ld", "ld_sq")},
-            "common": "–" if row["common"] is None else str(row["common"]),
-            **{f"{name} common": _number(row["common_distances"][name]) for name in ("l1", "ld", "ld_sq")},
-        }
-        for row in rows
-    ]
-
-
-def _fits(rows: list[dict[str, Any]]) -> Table:
-    return [
-        {
-            "data": row["data"],
-            "rows": "–" if row["rows"] is None else f"{row['rows']:,}",
-            "seconds": row["missing"] if row["seconds"] is None else f"{row['seconds']:.3g}",
-        }
-        for row in rows
-    ]
-
-
-_SHOWN: dict[str, Callable[[list[dict[str, Any]]], Table]] = {
-    "step": _steps,
-    "growth": _growth,
-    "search": _searches,
-    "runs": _runs,
-    "sweep": _sweeps,
-    "memory": _memory,
-    "tf32": _roundings,
-    "peers": _peers,
-    "fit": _fits,
-}
+def _widths(hidden: list[int] | tuple[int, ...]) -> str:
+    return "-".join(str(width) for width in hidden)
 
 
 def _milliseconds(seconds: float) -> str:
     return f"{1e3 * seconds:.3g}" if seconds < 1 else f"{1e3 * seconds:,.0f}"
 
 
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3g}"
+def _cell(key: str, pattern: str = "", scale: float | None = None) -> Callable[[Row], str]:
+    """Shows one figure of a row by a format pattern; a dash where there is none."""
+
+    def show(row: Row) -> str:
+        value = row[key]
+        return "–" if value is None else format(value if scale is None else scale * value, pattern)
+
+    return show
 
 
-def _times(ratio: float | None) -> str:
-    return "–" if ratio is None else f"{ratio:.2f}"
+def _variant(row: Row) -> str:
+    return VARIANTS[row["variant"]]
 
 
-def _widths(hidden: list[int] | tuple[int, ...]) -> str:
-    return "-".join(str(width) for width in hidden)
+def _of(group: str, key: str) -> Callable[[Row], str]:
+    """Shows one figure of a group of figures."""
+    return lambda row: _cell(key, ".3g")(row[group])
+
+
+_DISTANCES = ("l1", "ld", "ld_sq")
+_COUNT = ",.0f"
+_COLUMNS: dict[str, dict[str, Callable[[Row], str]]] = {
+    "step": {
+        "method": _cell("method"),
+        "variant": _variant,
+        "ms": lambda row: _milliseconds(row["seconds"]),
+        "middle half": lambda row: "–".join(_milliseconds(value) for value in row["quartiles"]),
+        "first": lambda row: _milliseconds(row["first_seconds"]),
+        "µs/row": _cell("seconds_per_row", ".3g", 1e6),
+        "rows/s": _cell("rows_per_second", _COUNT),
+        "TFLOP/s": _cell("flop_per_second", ".3g", 1e-12),
+        "× floor": _cell("times_floor", ".2f"),
+        "(a) / this": lambda row: "–" if row["variant"] == "floor" else _cell("paper_over_this", ".2f")(row),
+    },
+    "search": {
+        "method": _cell("method"),
+        "variant": _variant,
+        "rows": _cell("rows", _COUNT),
+        "steps a row": _cell("mean_steps", ".1f"),
+        "reached": _cell("reached", ".3f"),
+        "seconds": _cell("seconds", ".3g"),
+        "ms/row": _cell("seconds_per_row", ".3g", 1e3),
+        "rows/s": _cell("rows_per_second", _COUNT),
+        "(a) / this": _cell("paper_over_this", ".2f"),
+    },
+    "runs": {
+        "run": _cell("run"),
+        "rows": _cell("rows", _COUNT),
+        "steps": _cell("steps"),
+        "seconds": _cell("seconds", ".3g"),
+        "first": _cell("first_seconds", ".3g"),
+    },
+    "sweep": {
+        "rows": _cell("rows", _COUNT),
+        "steps": _cell("steps"),
+        "seconds": _cell("seconds", ".3g"),
+        "rows/s": _cell("rows_per_second", _COUNT),
+        "µs/row and step": lambda row: f"{1e6 * row['seconds'] / row['rows'] / row['steps']:.3g}",
+    },
+    "memory": {
+        "what": _cell("what"),
+        "variant": _variant,
+        "rows": _cell("rows", _COUNT),
+        "MiB": _cell("peak_bytes", ",.1f", 2**-20),
+        "bytes/row": _cell("bytes_per_row", _COUNT),
+        "measured": _cell("measured"),
+    },
+    "tf32": {
+        "method": _cell("method"),
+        "products": _cell("products"),
+        "rows": _cell("rows", _COUNT),
+        "valid": _cell("validity", ".4f"),
+        **{name: _cell(name, ".4f") for name in _DISTANCES},
+        "steps a row": _cell("mean_steps", ".2f"),
+        "same steps": _cell("same_steps", ".3f"),
+        "median apart": _cell("median_apart", ".2g"),
+    },
+    "peers": {
+        "method": _cell("method"),
+        "rows": _cell("rows"),
+        "valid": _cell("valid"),
+        "seconds": _cell("seconds", ".3g"),
+        "ms/valid": _cell("seconds_per_valid", ".3g", 1e3),
+        "× rsgd": _cell("ratio", ".2f"),
+        **{name: _of("distances", name) for name in _DISTANCES},
+        "common": _cell("common"),
+        **{f"{name} common": _of("common_distances", name) for name in _DISTANCES},
+    },
+    "fit": {
+        "data": _cell("data"),
+        "rows": _cell("rows", _COUNT),
+        "seconds": lambda row: row["missing"] or f"{row['seconds']:.3g}",
+    },
+}
+"""The columns of each table, by their headings; the growth table is another."""

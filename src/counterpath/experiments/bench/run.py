@@ -1,9 +1,10 @@
-"""The benchmark as a whole: which parts it has, and what each of them measures."""
+"""What `counterpath bench` measures: one function a part, each a list of rows that can be written as JSON."""
 
 import statistics
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,135 +13,107 @@ import torch
 from counterpath import __version__
 from counterpath.data.datasets import load
 from counterpath.experiments.bench import peers
-from counterpath.experiments.bench.steps import (
-    FLOOR,
-    FULL,
-    Effort,
-    growth,
-    memory_row,
-    step_task,
-    sweep_task,
-    tasks_in,
-    time_searches,
-    time_steps,
-    usable_ways,
+from counterpath.experiments.bench.timing import Task, Timing, machine, peak_memory, seconds_of, side_by_side
+from counterpath.experiments.bench.variants import (
+    TIMED_METHODS,
+    VARIANTS,
+    BuildStep,
+    floors,
+    our_runs,
+    our_search,
+    our_sweep,
+    paper_search,
 )
-from counterpath.experiments.bench.timing import machine, peak_memory, seconds_of
-from counterpath.experiments.bench.variants import STEPPING, Step, our_runs, our_sweep
 from counterpath.experiments.bench.workload import Sizes, Workload, adult_workload, random_workload
-from counterpath.experiments.study import PRESETS, SETTINGS, Preset, assemble, encoded, fit_models
+from counterpath.experiments.study import PRESETS, SETTINGS, EncodedData, Preset, Study, assemble, fit_models
+from counterpath.experiments.tables import RIEMANNIAN
 from counterpath.models.training import Run
 from counterpath.search.measures import MEASURES
-from counterpath.search.methods import geometry_of
-from counterpath.search.objective import Objective
-from counterpath.search.traverse import at_confidence, traverse
+from counterpath.search.traverse import at_confidence
 from counterpath.utils.devices import tf32_products
-from counterpath.utils.errors import CounterpathError, InputError, MissingExtraError, choose
-from counterpath.utils.progress import track
+from counterpath.utils.errors import CounterpathError, InputError, MissingExtraError, choose, require
+from counterpath.utils.progress import Advance, track
 
 Rows = list[dict[str, Any]]
+Args = tuple[Any, ...]
 
-
-def sweeps(workload: Workload, counts: tuple[int, ...], steps: int, *, progress: bool | None = None) -> Rows:
-    """All steps of RSGD for more and more rows, from host to host; the first one compiles what is to be compiled."""
-    found: Rows = []
-    with track("sweeps", len(counts), shown=progress) as advance:
-        for count in counts:
-            seconds = seconds_of(lambda count=count: our_sweep(workload, "rsgd", count, steps), workload.factual.device)  # type: ignore[misc]
-            found.append({"rows": count, "steps": steps, "seconds": seconds, "rows_per_second": count / seconds})
-            advance(note=f"{count:,} rows")
-    return found
-
-
-def runs(workload: Workload, steps: int, rounds: int, *, progress: bool | None = None) -> Rows:
-    """The six runs of the paper's table, in turn: the first time, and the median of the times after it."""
-    jobs, device = our_runs(workload, steps), workload.factual.device
-    times: dict[str, list[float]] = {name: [] for name in jobs}
-    with track("runs of the table", len(jobs) * (rounds + 1), shown=progress) as advance:
-        for _ in range(rounds + 1):
-            for name, job in jobs.items():
-                times[name].append(seconds_of(job, device))
-                advance(note=name)
-    found: Rows = [
-        {"run": name, "seconds": statistics.median(each[1:]), "first_seconds": each[0]} for name, each in times.items()
-    ]
-    whole = {key: sum(row[key] for row in found) for key in ("seconds", "first_seconds")}
-    return [dict(row, rows=len(workload.factual), steps=steps) for row in (*found, {"run": "all six"} | whole)]
-
-
-def fits(seed: int, device: torch.device, size: Preset = PRESETS["paper"], *, progress: bool | None = None) -> Rows:
-    """Classifier, VAE and uncertainty of the paper's experiments, fitted to every data set that is here."""
-    found: Rows = []
-    for name, settings in SETTINGS.items():
-        try:
-            data = load(name)
-        except CounterpathError as error:
-            found.append({"data": name, "rows": None, "seconds": None, "missing": str(error)})
-            continue
-        rows = encoded(data, device)
-        seconds = seconds_of(
-            lambda rows=rows, settings=settings: fit_models(rows, settings, size, Run(seed=seed, progress=progress)),  # type: ignore[misc]
-            device,
-        )
-        found.append({"data": name, "rows": len(rows.train), "seconds": seconds, "missing": None})
-    return found
-
-
-def roundings(workload: Workload, steps: int, *, progress: bool | None = None) -> Rows:
-    """What TF32 changes in the results: all rows of Adult to confidence 0.5, beside float32."""
-    data = load("adult")
-    study = assemble(data, encoded(data, workload.factual.device), workload.fitted)
-    found: Rows = []
-    for method in ("rsgd", "rsgd-c"):
-        model, metric = geometry_of(method, workload.folded)
-        search = partial(
-            traverse,
-            model,
-            metric,
-            Objective(workload.folded.classifier),
-            study.factual,
-            stop=at_confidence(0.5),
-            steps=steps,
-            damping=workload.damping,
-            keep="end",
-            progress=progress,
-            name=method,
-        )
-        exact = search()
-        for name, ends in (("float32", exact), ("TF32", search(tf32=True))):
-            case = study.case(ends.end)
-            valid = MEASURES["valid"](case) > 0
-            found.append(
-                {
-                    "method": method,
-                    "products": name,
-                    "rows": len(ends.end),
-                    "validity": float(valid.double().mean()),
-                    **{key: float(MEASURES[key](case)[valid].double().mean()) for key in ("l1", "ld", "ld_sq")},
-                    "mean_steps": float(ends.steps.double().mean()),
-                    "same_steps": float((ends.steps == exact.steps).double().mean()),
-                    "median_apart": float((ends.end - exact.end).norm(dim=-1).median()),
-                }
-            )
-    return found
-
-
-def beside_peers(workload: Workload, rows: int, limit: int, *, progress: bool | None = None) -> tuple[Rows, list[str]]:
-    """Our methods, REVISE and DiCE on the same rows of Adult; and what is missing."""
-    data = load("adult")
-    study = assemble(data, encoded(data, workload.factual.device), workload.fitted)
-    methods, missing = tuple(peers.PEERS), []
-    limits = dict.fromkeys(peers.LIMITS, limit)
-    try:
-        found = peers.compare(study, methods=methods, rows=rows, limits=limits, progress=progress)
-    except MissingExtraError as error:
-        methods, missing = tuple(name for name in methods if not name.startswith("dice")), [str(error)]
-        found = peers.compare(study, methods=methods, rows=rows, progress=progress)
-    return [asdict(standing) for standing in found], missing
-
-
-_MOST_SWEPT = {"cpu": 100_000, "cuda": 10_000_000}
+FLOOR = "floor"
+"""d + 1 plain forward passes of the decoder: less than any step can cost."""
+GROWTH: dict[str, tuple[Any, ...]] = {
+    "rows": (128, 512, 2048, 8192, 32768, 131072),
+    "features": (13, 52, 208),
+    "latent": (2, 5, 10, 20),
+    "hidden": ((128, 64), (256, 128), (512, 256), (1024, 512)),
+}
+"""What grows, and through which sizes: a few doublings around the paper's models on Adult."""
+CONFIDENCE = 0.5
+"""Where a search ends: the decision has flipped, and what comes after depends on what users ask for."""
+_CALLS = {"cpu": 5, "cuda": 10}
+"""Steps in a row that make one time: a search launches a step on a GPU before the one before it is done."""
+_MOST_GROWN_ROWS = {"cpu": 8192, "cuda": 131072}
+"""More rows take a CPU seconds a step; on a GPU this is the size of its blocks."""
+_MOST_SWEPT_ROWS = {"cpu": 100_000, "cuda": 10_000_000}
 """More rows take minutes."""
+_WARM_ROWS = 128
+"""Rows of the small task that comes before one whose memory is measured: one block of a search."""
+_SWEPT_STEPS = 2
+"""Steps of a sweep whose memory is measured: its peak does not grow with them, and the second reuses the first's."""
+_RUN_ROUNDS = 3
+"""How often the six runs are timed after the first time: the fewest with a median that one outlier does not move."""
+
+
+@dataclass(frozen=True)
+class BenchPreset:
+    """How large the benchmark is; by default as for docs/performance.md: medians that repeat, in minutes.
+
+    Attributes:
+        sizes: Of the models that are timed, but for the rows.
+        rounds: How often a step is timed.
+        growth_rounds: How often it is for each size of the growth tables.
+        growth: What grows, and through which sizes.
+        steps: Of a search.
+        swept: How many rows are searched in chunks, as far as suits the device.
+        sweep_steps: Of how many steps.
+        peer_rows: How many rows others get, too.
+        slow_peer_rows: And how many of them those who take minutes for one.
+        fit: How long the models are trained whose fit is timed.
+        memory_variants: The variants of a step whose memory is measured, each in a process of its own.
+        adult: Whether searches are of Adult's rows with fitted models, even if they have to be fitted; otherwise of
+            random ones.
+    """
+
+    sizes: Sizes = field(default_factory=Sizes)
+    rounds: int = 20
+    growth_rounds: int = 5
+    growth: Mapping[str, tuple[Any, ...]] = field(default_factory=lambda: GROWTH)
+    steps: int = 150
+    swept: tuple[int, ...] = (10_000, 100_000, 1_000_000, 10_000_000)
+    sweep_steps: int = 100
+    peer_rows: int = 100
+    slow_peer_rows: int = 2
+    fit: Preset = PRESETS["paper"]
+    memory_variants: tuple[str, ...] = (*VARIANTS, FLOOR)
+    adult: bool = True
+
+
+FULL = BenchPreset()
+_SMALL = Sizes(hidden=(32, 16), centers=20, width=8)
+"""Models that cost next to nothing, where rows are what counts or all is to be quick."""
+QUICK = BenchPreset(
+    sizes=_SMALL,
+    rounds=2,
+    growth_rounds=1,
+    growth={"rows": (128, 512), "latent": (2, 5)},
+    steps=5,
+    swept=(1_000, 2_000),
+    sweep_steps=2,
+    peer_rows=2,
+    slow_peer_rows=1,
+    fit=Preset(1, 1, 1, 10, 10),
+    memory_variants=("ours",),
+    adult=False,
+)
+"""The least that runs every part: seconds, to see that all of it works here."""
 
 
 @dataclass(frozen=True)
@@ -150,11 +123,11 @@ class Bench:
     Attributes:
         device: Where to compute.
         rows: Rows that take a step together.
-        seed: Of random models, of the fit, and of the order in which ways take turns.
+        seed: Of random models, of the fit, and of the order in which variants take turns.
         models: A folder with the checkpoints of `counterpath reproduce adult`; None times random models of its sizes,
             and fits some for the search.
-        effort: How large the benchmark is.
-        tf32: Let all ways round factors to TF32 on a GPU.
+        preset: How large the benchmark is.
+        tf32: Let all variants round factors to TF32 on a GPU.
         progress: Show bars; by default where standard error is a terminal.
     """
 
@@ -162,151 +135,327 @@ class Bench:
     rows: int = 1024
     seed: int = 0
     models: Path | None = None
-    effort: Effort = FULL
+    preset: BenchPreset = FULL
     tf32: bool = False
     progress: bool | None = None
 
     @property
     def sizes(self) -> Sizes:
         """Of the models and rows that are timed."""
-        return replace(self.effort.sizes, rows=self.rows)
+        return replace(self.preset.sizes, rows=self.rows)
 
     @cached_property
     def adult(self) -> Workload:
         """Adult's rows and models, or random ones in their place."""
-        if self.effort.adult or self.models is not None:
-            return adult_workload(self.models, self.seed, self.device, progress=self.progress)
+        if self.preset.adult or self.models is not None:
+            return self.fitted
         return random_workload(self.sizes, self.seed, self.device)
+
+    @cached_property
+    def fitted(self) -> Workload:
+        """Adult's rows and models."""
+        return adult_workload(self.models, self.seed, self.device, progress=self.progress)
+
+    @property
+    def study(self) -> Study:
+        """The same beside the data that they were fitted to."""
+        data = load("adult")
+        return assemble(data, EncodedData.of(data, self.device), self.fitted.fitted)
 
     @cached_property
     def timed(self) -> Workload:
         """What single steps are timed on."""
         if self.models is not None:
-            return self.adult.first(self.rows)
+            return self.adult.with_rows(self.rows)
         return random_workload(self.sizes, self.seed, self.device)
 
+    @property
+    def swept(self) -> tuple[int, ...]:
+        """How many rows are searched in chunks."""
+        return tuple(rows for rows in self.preset.swept if rows <= _MOST_SWEPT_ROWS[self.device.type])
+
     @cached_property
-    def _usable(self) -> tuple[dict[str, Callable[[Workload, str], Step]], list[str]]:
-        return usable_ways()
+    def not_measured(self) -> list[str]:
+        """A sentence for each library that is missing."""
+        try:
+            require("stochman", "bench", "the paper's implementation")
+        except MissingExtraError as error:
+            return [str(error)]
+        return []
 
-    @property
-    def ways(self) -> dict[str, Callable[[Workload, str], Step]]:
-        """The ways that can be timed here."""
-        return self._usable[0]
-
-    @property
-    def missing(self) -> list[str]:
-        """Why the others cannot."""
-        return self._usable[1]
-
-
-def steps(bench: Bench) -> Rows:
-    """One step of every method, in every way."""
-    rounds = bench.effort.rounds
-    found: Rows = []
-    with track("steps", len(STEPPING) * tasks_in(bench.ways, rounds), shown=bench.progress) as advance:
-        for method in STEPPING:
-            times = time_steps(bench.timed, method, ways=bench.ways, rounds=rounds, seed=bench.seed, advance=advance)
-            found += times.rows()
-    return found
+    @cached_property
+    def variants(self) -> dict[str, BuildStep]:
+        """The variants of a step whose libraries are installed."""
+        missing = {"paper"} if self.not_measured else set()
+        return {name: build for name, build in VARIANTS.items() if name not in missing}
 
 
-def growing(bench: Bench) -> Rows:
+def measure_steps(bench: Bench) -> Rows:
+    """One step of every method, by every variant."""
+    rounds, rows = bench.preset.rounds, []
+    with track("steps", len(TIMED_METHODS) * _advances(bench.variants, rounds), shown=bench.progress) as advance:
+        for method in TIMED_METHODS:
+            rows += time_steps(bench.timed, method, bench.variants, rounds, bench.seed, advance)
+    return rows
+
+
+def measure_growth(bench: Bench) -> Rows:
     """One step of RSGD as one size grows."""
-    rounds, points = bench.effort.growth_rounds, list(growth(bench.sizes, bench.device, bench.effort.growth))
-    found: Rows = []
-    with track("growth", len(points) * tasks_in(bench.ways, rounds), shown=bench.progress) as advance:
+    rounds, points = bench.preset.growth_rounds, list(growing(bench.sizes, bench.device, bench.preset.growth))
+    rows: Rows = []
+    with track("growth", len(points) * _advances(bench.variants, rounds), shown=bench.progress) as advance:
         for grows, sizes in points:
             workload = random_workload(sizes, bench.seed, bench.device)
-            times = time_steps(workload, "rsgd", ways=bench.ways, rounds=rounds, seed=bench.seed, advance=advance)
-            found += [{"grows": grows} | row for row in times.rows()]
-    return found
+            times = time_steps(workload, "rsgd", bench.variants, rounds, bench.seed, advance)
+            rows += [{"grows": grows} | row for row in times]
+    return rows
 
 
-def searches(bench: Bench) -> Rows:
-    """All rows to a confidence of one half."""
-    found: Rows = []
-    workload, methods = bench.adult, ("rsgd", "rsgd-c")
-    with track("searches", len(methods) * len({"ours", "paper"} & set(bench.ways)), shown=bench.progress) as advance:
-        for method in methods:
-            times = time_searches(
-                workload,
-                method,
-                ways=bench.ways,
-                steps=bench.effort.steps,
-                block_size=bench.rows,
-                advance=advance,
-            )
-            found += times.table()
-    return found
+def growing(
+    base: Sizes, device: torch.device, grid: Mapping[str, Sequence[Any]] = GROWTH
+) -> Iterator[tuple[str, Sizes]]:
+    """The sizes of the growth tables: one size grows, the others stay; rows as far as suits the device."""
+    for grows, values in grid.items():
+        for value in values:
+            if grows != "rows" or value <= _MOST_GROWN_ROWS[device.type]:
+                yield grows, replace(base, **{grows: value})
 
 
-def memory(bench: Bench) -> Rows:
-    """The peak of one step in every way, and of our search as the rows grow."""
-    device, threads, effort = str(bench.device), torch.get_num_threads(), bench.effort
-    warm, found = replace(effort.memory_sizes, rows=128), []
-    ways = [way for way in effort.memory_ways if way in (*bench.ways, FLOOR)]
-    counts, models = _swept(bench), bench.sizes if bench.device.type == "cuda" else warm
-    with track("memory", len(ways) + len(counts), shown=bench.progress) as advance:
-        for way in ways:
-            given = (way, "rsgd", bench.sizes, bench.seed, device)
-            peak = peak_memory(step_task, bench.device, given, (way, "rsgd", warm, bench.seed, device), threads)
-            found.append(memory_row("step", way, "rsgd", bench.rows, peak))
-            advance(note=way)
-        for count in counts:
-            swept, first = (("rsgd", models, bench.seed, device, rows, 2) for rows in (count, 128))
-            peak = peak_memory(sweep_task, bench.device, swept, first, threads)
-            found.append(memory_row("sweep", "ours", "rsgd", count, peak))
+def time_steps(
+    workload: Workload,
+    method: str,
+    variants: Mapping[str, BuildStep] = VARIANTS,
+    rounds: int = 20,
+    seed: int = 0,
+    advance: Advance | None = None,
+) -> Rows:
+    """One step of all rows of a workload by every variant, and the floor; one row a variant, in seconds."""
+    z, factual, sizes, device = workload.codes, workload.factual, workload.sizes, workload.factual.device
+    steps: dict[str, Task] = {name: partial(build(workload, method), z, factual) for name, build in variants.items()}
+    passes = floors(workload)
+    times = side_by_side(steps | passes, device, rounds=rounds, calls=_CALLS[device.type], seed=seed, advance=advance)
+    floor = min((times[name] for name in passes), key=lambda timing: timing.median)
+    times = {name: times[name] for name in steps} | {FLOOR: floor}
+    return [
+        {
+            **_timing_row(method, name, times, sizes.rows),
+            **asdict(sizes),
+            "quartiles": list(timing.quartiles),
+            "flop_per_second": sizes.rows * decoder_flop(sizes) / timing.median,
+            "times_floor": timing.median / floor.median,
+        }
+        for name, timing in times.items()
+    ]
+
+
+def _timing_row(method: str, variant: str, times: Mapping[str, Timing], rows: int) -> dict[str, Any]:
+    """What is said of every time, in seconds."""
+    seconds = times[variant].median
+    return {
+        "method": method,
+        "variant": variant,
+        "rows": rows,
+        "seconds": seconds,
+        "first_seconds": times[variant].first,
+        "seconds_per_row": seconds / rows,
+        "rows_per_second": rows / seconds,
+        "paper_over_this": times["paper"].median / seconds if "paper" in times else None,
+    }
+
+
+def _advances(variants: Mapping[str, Any], rounds: int) -> int:
+    """By how much one `time_steps` moves a progress bar on."""
+    return (len(variants) + 2) * (rounds + 1)
+
+
+def decoder_flop(sizes: Sizes) -> int:
+    """Floating-point operations of d + 1 passes of a row through the decoder's matrices."""
+    widths = (sizes.latent, *reversed(sizes.hidden), sizes.features)
+    return 2 * (sizes.latent + 1) * sum(before * after for before, after in pairwise(widths))
+
+
+def measure_searches(bench: Bench) -> Rows:
+    """All rows to a confidence of one half; the paper's implementation through all steps."""
+    rows: Rows = []
+    variants = [name for name in ("ours", "paper") if name in bench.variants]
+    with track("searches", len(RIEMANNIAN) * len(variants), shown=bench.progress) as advance:
+        for method in RIEMANNIAN:
+            rows += time_searches(bench.adult, method, variants, bench.preset.steps, bench.rows, advance)
+    return rows
+
+
+def time_searches(
+    workload: Workload,
+    method: str,
+    variants: Sequence[str] = ("ours", "paper"),
+    steps: int = 150,
+    block_size: int = 1024,
+    advance: Advance | None = None,
+) -> Rows:
+    """One search of all rows of a workload by each variant, its compilation included: a search is run once.
+
+    Args:
+        workload: The rows and models.
+        method: One of `TIMED_METHODS`.
+        variants: "ours", which stops each row at the confidence, and perhaps "paper", which takes all steps.
+        steps: The most steps.
+        block_size: Rows that take a step together in the paper's implementation.
+        advance: Moves a progress bar on.
+    """
+    ours = []
+    tasks: dict[str, Task] = {
+        "ours": lambda: ours.append(our_search(workload, method, stop=at_confidence(CONFIDENCE), steps=steps)),
+        "paper": partial(paper_search, workload, method, steps=steps, block_size=block_size),
+    }
+    device, count = workload.factual.device, len(workload.factual)
+    times = side_by_side({name: tasks[name] for name in variants}, device, rounds=0, advance=advance)
+    reached = float((ours[0].probability[-1] >= CONFIDENCE).double().mean())
+    mean_steps = float(ours[0].steps.double().mean())
+    return [
+        {
+            **_timing_row(method, name, times, count),
+            "steps": steps,
+            "block_size": block_size,
+            "reached": reached if name == "ours" else None,
+            "mean_steps": mean_steps if name == "ours" else float(steps),
+        }
+        for name in times
+    ]
+
+
+def measure_runs(bench: Bench) -> Rows:
+    """The six runs of the paper's table, in turn: the first time, and the median of the times after it."""
+    workload, steps = bench.adult, bench.preset.steps
+    runs = our_runs(workload, steps)
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    with track("runs of the table", len(runs) * (_RUN_ROUNDS + 1), shown=bench.progress) as advance:
+        for _ in range(_RUN_ROUNDS + 1):
+            for name, run in runs.items():
+                times[name].append(seconds_of(run, bench.device))
+                advance(note=name)
+    rows: Rows = [
+        {"run": name, "seconds": statistics.median(each[1:]), "first_seconds": each[0]} for name, each in times.items()
+    ]
+    rows.append({"run": "all six"} | {key: sum(row[key] for row in rows) for key in ("seconds", "first_seconds")})
+    return [row | {"rows": len(workload.factual), "steps": steps} for row in rows]
+
+
+def measure_sweeps(bench: Bench) -> Rows:
+    """All steps of RSGD for more and more rows, from host to host; the first one compiles what is to be compiled."""
+    rows: Rows = []
+    workload, steps = bench.adult, bench.preset.sweep_steps
+    with track("sweeps", len(bench.swept), shown=bench.progress) as advance:
+        for count in bench.swept:
+            seconds = seconds_of(partial(our_sweep, workload, "rsgd", count, steps), bench.device)
+            rows.append({"rows": count, "steps": steps, "seconds": seconds, "rows_per_second": count / seconds})
             advance(note=f"{count:,} rows")
-    return found
+    return rows
 
 
-def sweeping(bench: Bench) -> Rows:
-    """All steps for many rows, from host to host."""
-    return sweeps(bench.adult, _swept(bench), bench.effort.sweep_steps, progress=bench.progress)
+def measure_memory(bench: Bench) -> Rows:
+    """The peak of one step by every variant, and of our search as the rows grow."""
+    device, small = str(bench.device), replace(_SMALL, rows=_WARM_ROWS)
+    # A sweep on a CPU has small models, because rows are what counts.
+    models = bench.sizes if bench.device.type == "cuda" else small
+    variants = [name for name in bench.preset.memory_variants if name in (*bench.variants, FLOOR)]
+    rows: Rows = []
+
+    def measure_peak(what: str, variant: str, count: int, build: Callable[..., Task], given: Args, warm: Args) -> None:
+        size, how = peak_memory(build, bench.device, given, warm, torch.get_num_threads())
+        row = {"what": what, "method": "rsgd", "variant": variant, "rows": count}
+        rows.append(row | {"peak_bytes": size, "bytes_per_row": size / count, "measured": how})
+        advance(note=f"{variant}, {count:,} rows")
+
+    with track("memory", len(variants) + len(bench.swept), shown=bench.progress) as advance:
+        for name in variants:
+            step, warm_step = ((name, "rsgd", sizes, bench.seed, device) for sizes in (bench.sizes, small))
+            measure_peak("step", name, bench.rows, step_task, step, warm_step)
+        for count in bench.swept:
+            swept, warm = (("rsgd", models, bench.seed, device, n, _SWEPT_STEPS) for n in (count, _WARM_ROWS))
+            measure_peak("sweep", "ours", count, sweep_task, swept, warm)
+    return rows
 
 
-def table_runs(bench: Bench) -> Rows:
-    """The six runs of the paper's table."""
-    return runs(bench.adult, bench.effort.steps, rounds=3, progress=bench.progress)
+def step_task(variant: str, method: str, sizes: Sizes, seed: int, device: str) -> Task:
+    """One step, ready to run: for `peak_memory`."""
+    workload = random_workload(sizes, seed, torch.device(device))
+    z, factual = workload.codes, workload.factual
+    if variant == FLOOR:
+        return floors(workload)["one batch"]
+    return partial(VARIANTS[variant](workload, method), z, factual)
 
 
-def fitting(bench: Bench) -> Rows:
-    """The training of the paper's models."""
-    return fits(bench.seed, bench.device, bench.effort.fit, progress=bench.progress)
+def sweep_task(method: str, sizes: Sizes, seed: int, device: str, rows: int, steps: int) -> Task:
+    """A search of many rows of which only the ends are kept, ready to run: for `peak_memory`."""
+    return partial(our_sweep, random_workload(sizes, seed, torch.device(device)), method, rows, steps)
 
 
-def peering(bench: Bench) -> Rows:
-    """The same rows of Adult by others."""
+def measure_tf32(bench: Bench) -> Rows:
+    """What TF32 changes in the results: all rows of Adult to confidence 0.5, beside float32."""
+    study, rows = bench.study, []
+    for method in RIEMANNIAN:
+        options = {"stop": at_confidence(CONFIDENCE), "steps": bench.preset.steps, "keep": "end", "name": method}
+        exact, rounded = (
+            our_search(bench.fitted, method, tf32=tf32, progress=bench.progress, **options) for tf32 in (False, True)
+        )
+        for products, ends in (("float32", exact), ("TF32", rounded)):
+            case = study.case(ends.end)
+            valid = MEASURES["valid"](case) > 0
+            rows.append(
+                {
+                    "method": method,
+                    "products": products,
+                    "rows": len(ends.end),
+                    "validity": float(valid.double().mean()),
+                    **{key: float(MEASURES[key](case)[valid].double().mean()) for key in peers.DISTANCES},
+                    "mean_steps": float(ends.steps.double().mean()),
+                    "same_steps": float((ends.steps == exact.steps).double().mean()),
+                    "median_apart": float((ends.end - exact.end).norm(dim=-1).median()),
+                }
+            )
+    return rows
+
+
+def measure_peers(bench: Bench) -> Rows:
+    """Our methods, REVISE and DiCE on the same rows of Adult."""
     if bench.device.type != "cpu":
         raise InputError("the part 'peers' is measured on a CPU, where the others run: add --device cpu")
-    workload = adult_workload(bench.models, bench.seed, bench.device, progress=bench.progress)
-    effort = bench.effort
-    found, missing = beside_peers(workload, effort.peer_rows, effort.slow_peer_rows, progress=bench.progress)
-    bench.missing.extend(missing)
-    return found
+    methods = tuple(peers.PEERS)
+    try:
+        require("dice_ml", "bench", "a comparison with DiCE")
+    except MissingExtraError as error:
+        methods = tuple(name for name in methods if not name.startswith("dice"))
+        bench.not_measured.append(str(error))
+    limits = dict.fromkeys(peers.LIMITS, bench.preset.slow_peer_rows)
+    rows = bench.preset.peer_rows
+    return peers.compare(bench.study, methods=methods, rows=rows, limits=limits, progress=bench.progress)
 
 
-def rounding(bench: Bench) -> Rows:
-    """What TF32 changes in the results."""
-    workload = adult_workload(bench.models, bench.seed, bench.device, progress=bench.progress)
-    return roundings(workload, bench.effort.steps, progress=bench.progress)
-
-
-def _swept(bench: Bench) -> tuple[int, ...]:
-    return tuple(rows for rows in bench.effort.swept if rows <= _MOST_SWEPT[bench.device.type])
+def measure_fits(bench: Bench) -> Rows:
+    """The training of classifier, VAE and uncertainty of the paper's experiments on every data set that is here."""
+    rows: Rows = []
+    for name, settings in SETTINGS.items():
+        try:
+            data = EncodedData.of(load(name), bench.device)
+        except CounterpathError as error:
+            rows.append({"data": name, "rows": None, "seconds": None, "missing": str(error)})
+            continue
+        run = Run(seed=bench.seed, progress=bench.progress)
+        seconds = seconds_of(partial(fit_models, data, settings, bench.preset.fit, run), bench.device)
+        rows.append({"data": name, "rows": len(data.train), "seconds": seconds, "missing": None})
+    return rows
 
 
 PARTS: dict[str, Callable[[Bench], Rows]] = {
-    "step": steps,
-    "growth": growing,
-    "search": searches,
-    "runs": table_runs,
-    "sweep": sweeping,
-    "memory": memory,
-    "tf32": rounding,
-    "peers": peering,
-    "fit": fitting,
+    "step": measure_steps,
+    "growth": measure_growth,
+    "search": measure_searches,
+    "runs": measure_runs,
+    "sweep": measure_sweeps,
+    "memory": measure_memory,
+    "tf32": measure_tf32,
+    "peers": measure_peers,
+    "fit": measure_fits,
 }
 """What can be measured."""
 USUAL = ("step", "growth", "search", "memory")
@@ -317,30 +466,27 @@ def measure(bench: Bench, what: Sequence[str] = USUAL) -> dict[str, Any]:
     """Run parts of the benchmark, one after the other; the result can be written as JSON."""
     parts = {name: choose("part of the benchmark", name, PARTS) for name in what}
     with tf32_products(bench.tf32):
-        return _measured(bench, parts)
+        results: dict[str, Any] = {
+            "machine": machine(bench.device),
+            "settings": {
+                "version": __version__,
+                "rows": bench.rows,
+                "seed": bench.seed,
+                "models": _origin(bench, fitted=False),
+                "search_models": _origin(bench, fitted=bench.preset.adult),
+                "damping": bench.timed.damping,
+                "sizes": asdict(bench.timed.sizes),
+                "rounds": bench.preset.rounds,
+                "growth_rounds": bench.preset.growth_rounds,
+                "tf32": bench.tf32,
+            },
+            "not_measured": bench.not_measured,
+        }
+        return results | {name: part(bench) for name, part in parts.items()}
 
 
-def _measured(bench: Bench, parts: dict[str, Callable[[Bench], Rows]]) -> dict[str, Any]:
-    results: dict[str, Any] = {
-        "machine": machine(bench.device),
-        "settings": {
-            "version": __version__,
-            "rows": bench.rows,
-            "seed": bench.seed,
-            "models": _models(bench, False),
-            "search_models": _models(bench, bench.effort.adult),
-            "damping": bench.timed.damping,
-            "sizes": asdict(bench.timed.sizes),
-            "rounds": bench.effort.rounds,
-            "growth_rounds": bench.effort.growth_rounds,
-            "tf32": bench.tf32,
-        },
-        "not_measured": bench.missing,
-    }
-    return results | {name: part(bench) for name, part in parts.items()}
-
-
-def _models(bench: Bench, adult: bool) -> str:
+def _origin(bench: Bench, *, fitted: bool) -> str:
+    """Where models are from."""
     if bench.models is not None:
         return "those of the paper's experiment on Adult"
-    return "fitted to Adult by the quick preset" if adult else "random"
+    return "fitted to Adult by the quick preset" if fitted else "random"

@@ -1,4 +1,4 @@
-"""How much memory a piece of work needs at its peak, beyond what its models and rows take."""
+"""How long a piece of work takes, how much memory it needs at its peak, and on what machine that was measured."""
 
 import contextlib
 import ctypes
@@ -62,7 +62,8 @@ def side_by_side(
 ) -> dict[str, Timing]:
     """Time every task in every round, in another order each round.
 
-    First every task is called once, which is timed on its own; then `warmup` times untimed.
+    First every task is called once, which is timed on its own; then `warmup` times untimed. (`torch.utils.benchmark`
+    times one task after the other; on a busy machine that measures the machine.)
 
     Args:
         tasks: What to time, by name.
@@ -82,7 +83,7 @@ def side_by_side(
     first: dict[str, float] = {}
     times: dict[str, list[float]] = {name: [] for name in tasks}
     for name, task in tasks.items():
-        first[name] = seconds_of(task, device, 1)
+        first[name] = seconds_of(task, device)
         for _ in range(warmup if rounds else 0):
             task()
         if advance is not None:
@@ -98,42 +99,23 @@ def side_by_side(
 
 def seconds_of(task: Task, device: torch.device, calls: int = 1) -> float:
     """How long a call takes until all is done, also on a GPU."""
-    _finish(device)
+    _synchronize(device)
     started = time.perf_counter()
     for _ in range(calls):
         task()
-    _finish(device)
+    _synchronize(device)
     return (time.perf_counter() - started) / calls
 
 
-def _finish(device: torch.device) -> None:
+def _synchronize(device: torch.device) -> None:
     """Wait until a GPU has done all that it was given."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
-_STATUS = Path("/proc/self/status")
-_FORGET = Path("/proc/self/clear_refs")
-_ALLOCATED = "allocated by torch on the GPU"
-_RESIDENT = "resident set of a fresh process"
-
-
-@dataclass(frozen=True)
-class Peak:
-    """The most memory that a task took at any time of its first call.
-
-    Attributes:
-        size: Bytes beyond what was in use when the task was ready to run.
-        how: What was measured.
-    """
-
-    size: int
-    how: str
-
-
 def peak_memory(
     build: Callable[..., Task], device: torch.device, given: tuple[Any, ...], warm: tuple[Any, ...], threads: int
-) -> Peak:
+) -> tuple[int, str]:
     """Run the task `build(*given)` once and see how far the memory rises.
 
     On a CPU the work is done in a fresh process, because what one has freed is not given back to the system: `build`
@@ -145,15 +127,21 @@ def peak_memory(
         given: Its arguments.
         warm: Arguments of a small task that is run before, so that what the libraries set up once is not counted.
         threads: How many threads the fresh process uses.
+
+    Returns:
+        Bytes at the peak beyond what was in use when the task was ready to run, and what was measured.
     """
     if device.type == "cuda":
-        return Peak(_on_gpu(build, device, given, warm), _ALLOCATED)
+        return _peak_on_gpu(build, device, given, warm), "allocated by torch on the GPU"
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context) as process:
-        return Peak(process.submit(_resident, build, given, warm, threads).result(), _RESIDENT)
+        size = process.submit(_peak_of_process, build, given, warm, threads).result()
+    return size, "resident set of a fresh process"
 
 
-def _on_gpu(build: Callable[..., Task], device: torch.device, given: tuple[Any, ...], warm: tuple[Any, ...]) -> int:
+def _peak_on_gpu(
+    build: Callable[..., Task], device: torch.device, given: tuple[Any, ...], warm: tuple[Any, ...]
+) -> int:
     build(*warm)()
     task = build(*given)
     torch.cuda.synchronize(device)
@@ -165,29 +153,24 @@ def _on_gpu(build: Callable[..., Task], device: torch.device, given: tuple[Any, 
     return torch.cuda.max_memory_allocated(device) - before
 
 
-def _resident(build: Callable[..., Task], given: tuple[Any, ...], warm: tuple[Any, ...], threads: int) -> int:
+_STATUS = Path("/proc/self/status")
+
+
+def _peak_of_process(build: Callable[..., Task], given: tuple[Any, ...], warm: tuple[Any, ...], threads: int) -> int:
     torch.set_num_threads(threads)
     build(*warm)()
     task = build(*given)
-    _give_back()
-    _forget_peak()
+    # Freed memory goes back to the system, where the C library can: the task would fill it unseen.
+    if _STATUS.exists() and hasattr(library := ctypes.CDLL(None), "malloc_trim"):
+        library.malloc_trim(0)
+    # The peak counts from here on: building the task may have needed more in passing.
+    with contextlib.suppress(OSError):  # not every system can do it; the figure is then an upper bound
+        Path("/proc/self/clear_refs").write_text("5")
     before = _kilobytes("VmRSS")
     result = task()
     peak = _kilobytes("VmHWM")
     del result
     return max(0, peak - before) * 1024
-
-
-def _give_back() -> None:
-    """Return freed memory to the system, where the C library can: the task would fill it unseen."""
-    if _STATUS.exists() and hasattr(library := ctypes.CDLL(None), "malloc_trim"):
-        library.malloc_trim(0)
-
-
-def _forget_peak() -> None:
-    """Count the most memory that was ever used from now on: building the task may have needed more in passing."""
-    with contextlib.suppress(OSError):  # not every system can do it; the figure is then an upper bound
-        _FORGET.write_text("5")
 
 
 def _kilobytes(entry: str) -> int:
@@ -203,7 +186,7 @@ def _kilobytes(entry: str) -> int:
 
 
 _MATRIX = {"cpu": 2048, "cuda": 8192}
-"""Rows and columns of the product that shows how fast a device multiplies."""
+"""Rows and columns of the product that shows how fast a device multiplies: large enough to keep all of it busy."""
 _CPU_INFO = Path("/proc/cpuinfo")
 
 

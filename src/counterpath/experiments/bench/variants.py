@@ -1,8 +1,8 @@
-"""The same step as a reader of the paper would write it, with the library its authors used.
+"""One step and whole searches: ours, by eager `torch.func`, and as the paper's authors would write it, with stochman.
 
-Decoder, uncertainty and classifier are made of stochman's modules, with the weights of ours and BatchNorm as it is.
-Those give the Jacobians by `jacobian=True`; the gradient of the objective comes from autograd through the decoder, and
-the metric is inverted in the precision of the model:
+For the paper's implementation decoder, uncertainty and classifier are made of stochman's modules, with the weights of
+ours and BatchNorm as it is. Those give the Jacobians by `jacobian=True`; the gradient of the objective comes from
+autograd through the decoder, and the metric is inverted in the precision of the model:
 
     M = JμᵀJμ + JσᵀJσ + δI,   or JμᵀM_XJμ + JσᵀM_XJσ + δI with M_X = J_hᵀJ_h
     r = M⁻¹∇f,   z ← z − η r/‖r‖
@@ -15,9 +15,8 @@ References:
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -25,7 +24,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from counterpath.experiments.bench.timing import Task
-from counterpath.experiments.bench.workload import Workload, vae_of
+from counterpath.experiments.bench.workload import Workload
+from counterpath.experiments.study import FIDELITY, OPTIMIZERS, local_search, vae_of
 from counterpath.geometry.linearize import jacobian_autodiff
 from counterpath.geometry.metric import Metric
 from counterpath.models.latent import LatentModel
@@ -33,7 +33,7 @@ from counterpath.models.precision import RBFPrecision
 from counterpath.search.methods import geometry_of
 from counterpath.search.objective import Objective
 from counterpath.search.step import euclidean_length, slope
-from counterpath.search.traverse import CHUNK, Trajectory, at_confidence, sweep, traverse
+from counterpath.search.traverse import CHUNK, Trajectory, sweep
 from counterpath.utils.blocks import block_size_for
 from counterpath.utils.devices import keep_freed_memory
 from counterpath.utils.errors import InputError, choose, require
@@ -41,11 +41,13 @@ from counterpath.utils.replay import Replayed
 
 Step = Callable[[Tensor, Tensor], Tensor]
 """Maps codes `(n, d)` and their factual rows `(n, D)` to the codes after one step."""
+BuildStep = Callable[[Workload, str], Step]
+"""Makes the step of a method ready for a workload."""
 
-STEPPING = ("rsgd", "rsgd-c", "sgd")
-"""The methods whose steps are timed."""
+TIMED_METHODS = ("rsgd", "rsgd-c", "sgd")
+"""The methods whose steps are timed: the paper's three, the one that everything is measured against first."""
 STEP_SIZE = 0.1
-FIDELITY = 0.1
+"""η of the paper's tables."""
 
 
 def our_step(workload: Workload, method: str) -> Step:
@@ -86,19 +88,10 @@ def _replaying(move: Step) -> Step:
     return step
 
 
-def our_search(workload: Workload, method: str, *, steps: int, confidence: float = 0.5) -> Trajectory:
-    """The search of all rows, each of which stops where it reaches the confidence."""
-    model, metric = _geometry(workload, method)
-    return traverse(
-        model,
-        metric,
-        Objective(workload.folded.classifier),
-        workload.factual,
-        stop=at_confidence(confidence),
-        steps=steps,
-        step_size=STEP_SIZE,
-        damping=workload.damping,
-    )
+def our_search(workload: Workload, method: str, **options: Any) -> Trajectory:
+    """The search of all rows; `options` are those of `local_search`."""
+    given = {"step_size": STEP_SIZE, "damping": workload.damping, **options}
+    return local_search(workload.folded, method, workload.factual, **given)
 
 
 def our_sweep(workload: Workload, method: str, rows: int, steps: int) -> int:
@@ -107,40 +100,29 @@ def our_sweep(workload: Workload, method: str, rows: int, steps: int) -> int:
     Returns:
         How many rows came back.
     """
-    model, metric = _geometry(workload, method)
+    (model, metric), device = _geometry(workload, method), workload.factual.device
     ends = sweep(
         model,
         metric,
         Objective(workload.folded.classifier),
-        _chunks(workload.factual.cpu(), rows, CHUNK[workload.factual.device.type]),
-        device=workload.factual.device,
+        _chunks(workload.factual.cpu(), rows, CHUNK[device.type]),
+        device=device,
         steps=steps,
         step_size=STEP_SIZE,
         damping=workload.damping,
     )
-    return sum(len(found.end) for found in ends)
+    return sum(len(chunk.end) for chunk in ends)
 
 
 def our_runs(workload: Workload, steps: int) -> dict[str, Callable[[], Trajectory]]:
     """The runs of the paper's table, by name: every optimiser without and with the fidelity term, all paths kept."""
-    runs: dict[str, Callable[[], Trajectory]] = {}
-    for method in ("sgd", "rsgd", "rsgd-c"):
-        for fidelity in (0.0, FIDELITY):
-            (model, metric), objective = (
-                _geometry(workload, method),
-                Objective(workload.folded.classifier, fidelity=fidelity),
-            )
-            runs[f"{method}{' with fidelity' if fidelity else ''}"] = partial(
-                traverse,
-                model,
-                metric,
-                objective,
-                workload.factual,
-                steps=steps,
-                step_size=STEP_SIZE,
-                damping=workload.damping,
-            )
-    return runs
+    return {
+        f"{method}{' with fidelity' if fidelity else ''}": partial(
+            our_search, workload, method, fidelity=fidelity, steps=steps
+        )
+        for method in OPTIMIZERS
+        for fidelity in (0.0, FIDELITY)
+    }
 
 
 def _chunks(rows: Tensor, count: int, size: int) -> Iterator[Tensor]:
@@ -149,7 +131,7 @@ def _chunks(rows: Tensor, count: int, size: int) -> Iterator[Tensor]:
 
 
 def _geometry(workload: Workload, method: str) -> tuple[LatentModel, Metric]:
-    choose("method to time", method, dict.fromkeys(STEPPING))
+    choose("method to time", method, dict.fromkeys(TIMED_METHODS))
     return geometry_of(method, workload.folded)
 
 
@@ -158,7 +140,7 @@ def eager_step(workload: Workload, method: str) -> Step:
 
     The models are folded: what differs from our own step is how it is differentiated and solved.
     """
-    choose("method to time", method, dict.fromkeys(STEPPING))
+    choose("method to time", method, dict.fromkeys(TIMED_METHODS))
     classifier, vae = workload.folded.classifier, vae_of(workload.folded)
     objective = Objective(classifier)
 
@@ -174,14 +156,26 @@ def eager_step(workload: Workload, method: str) -> Step:
         mean_part, std_part = h_jac @ mean_jac, h_jac @ std_jac
         return mean_part.mT @ mean_part + std_part.mT @ std_part
 
+    gradient = torch.func.grad(total)
+    return _descend(gradient, None if method == "sgd" else metric, torch.linalg.solve, workload.damping)
+
+
+def _descend(
+    gradient: Step,
+    metric: Callable[[Tensor], Tensor] | None,
+    solve: Callable[[Tensor, Tensor], Tensor],
+    damping: float,
+) -> Step:
+    """z ← z − η r/‖r‖ with r = (M + δI)⁻¹∇f, and r = ∇f where there is no metric."""
+
     def step(z: Tensor, factual: Tensor) -> Tensor:
-        direction: Tensor = torch.func.grad(total)(z, factual)  # M = I for sgd
+        direction = gradient(z, factual)
         with torch.no_grad():
-            if method != "sgd":
-                stiff = metric(z) + workload.damping * torch.eye(z.shape[-1], dtype=z.dtype, device=z.device)
-                direction = torch.linalg.solve(stiff, direction)
+            if metric is not None:
+                stiff = metric(z.detach()) + damping * torch.eye(z.shape[-1], dtype=z.dtype, device=z.device)
+                direction = solve(stiff, direction)
             moved: Tensor = STEP_SIZE * direction / direction.norm(dim=-1, keepdim=True)
-            return z - moved
+            return z.detach() - moved
 
     return step
 
@@ -232,16 +226,8 @@ class RadialBasis(nn.Module):
         return slopes @ jac_in
 
 
-@dataclass(frozen=True)
-class StochmanModels:
-    """Our models, made of stochman's modules.
-
-    Attributes:
-        mean: μ.
-        std: σ.
-        representation: h, of the classifier.
-        head: The classifier's last layer.
-    """
+class StochmanModels(NamedTuple):
+    """Our models, made of stochman's modules: μ and σ of the decoder, h of the classifier, and its last layer."""
 
     mean: nn.Module
     std: nn.Module
@@ -256,46 +242,35 @@ def stochman_models(workload: Workload) -> StochmanModels:
         MissingExtraError: If stochman is not installed.
         InputError: If a model has a layer that the paper's models do not have.
     """
-    nnj = require("stochman", "bench", "the paper's way of taking a step").nnj
+    nnj = require("stochman", "bench", "the paper's implementation of a step").nnj
     vae, classifier = vae_of(workload.fitted), workload.fitted.classifier
     if vae.conditional or vae.category is not None:
         raise InputError(
             "the paper's VAE is not conditional and has no categories; give one without conditional= and blocks="
         )
-    return StochmanModels(
-        *(
-            module.to(workload.factual).eval().requires_grad_(False)
-            for module in (
-                _rebuilt(nnj, vae.decoder),
-                _rebuilt_precision(nnj, vae.precision),
-                _rebuilt(nnj, classifier.representation),
-                _rebuilt(nnj, classifier.head),
-            )
-        )
+    mean, representation, head = (
+        _rebuilt(nnj, module) for module in (vae.decoder, classifier.representation, classifier.head)
     )
+    modules = (mean, _rebuilt_precision(nnj, vae.precision), representation, head)
+    return StochmanModels(*(module.to(workload.factual).eval().requires_grad_(False) for module in modules))
 
 
 def paper_step(workload: Workload, method: str) -> Step:
-    """One whole step in the paper's way."""
-    metric = choose("method to time", method, {name: _METRICS[name] for name in STEPPING})
+    """One whole step in the paper's implementation."""
+    metric = choose("method to time", method, _METRICS)
     models = stochman_models(workload)
 
-    def step(z: Tensor, factual: Tensor) -> Tensor:
+    def gradient(z: Tensor, factual: Tensor) -> Tensor:
         z = z.detach().requires_grad_()
         logits = models.head(models.representation(models.mean(z)))[:, 0]
         loss = F.binary_cross_entropy_with_logits(logits, torch.ones_like(logits), reduction="sum")
-        (gradient,) = torch.autograd.grad(loss, z)
-        with torch.no_grad():
-            z = z.detach()
-            direction = gradient
-            if metric is not None:
-                stiff = metric(models, z)
-                stiff = stiff + workload.damping * torch.eye(z.shape[-1], dtype=z.dtype, device=z.device)
-                direction = (torch.linalg.inv(stiff) @ gradient[..., None])[..., 0]
-            moved: Tensor = STEP_SIZE * direction / direction.norm(dim=-1, keepdim=True)
-            return z - moved
+        return torch.autograd.grad(loss, z)[0]
 
-    return step
+    def solve(stiff: Tensor, direction: Tensor) -> Tensor:
+        solved: Tensor = torch.linalg.inv(stiff) @ direction[..., None]
+        return solved[..., 0]
+
+    return _descend(gradient, metric and partial(metric, models), solve, workload.damping)
 
 
 def paper_search(workload: Workload, method: str, *, steps: int, block_size: int) -> Float[Tensor, "n d"]:
@@ -326,6 +301,9 @@ def _guided(models: StochmanModels, z: Tensor) -> Tensor:
 
 
 _METRICS = {"rsgd": _pullback, "rsgd-c": _guided, "sgd": None}
+
+VARIANTS: dict[str, BuildStep] = {"ours": our_step, "paper": paper_step, "eager": eager_step}
+"""How a step can be taken: ours, the paper's with stochman, and by eager `torch.func`."""
 
 
 def _rebuilt(nnj: Any, layer: nn.Module) -> nn.Module:

@@ -1,6 +1,5 @@
 """What is timed: models as they were fitted, and rows to start from."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +11,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from counterpath.data.datasets import load
-from counterpath.experiments.study import PRESETS, SETTINGS, encoded, fit_models, rejected
+from counterpath.experiments.study import PRESETS, SETTINGS, EncodedData, Models, fit_models, vae_of
 from counterpath.geometry.metric import DAMPING
 from counterpath.models.classifier import Classifier
 from counterpath.models.layers import update_batch_norm
@@ -22,9 +21,8 @@ from counterpath.search.problem import SearchModels
 from counterpath.utils.blocks import map_blocks
 from counterpath.utils.errors import InputError
 
-ModelParts = SearchModels[Classifier, VAE]
-_SETTLED_ON = 8
-"""Random models see so many rows for each RBF centre."""
+_ROWS_PER_CENTER = 8
+"""Rows that random models see for each RBF centre: enough to place the centres and to set BatchNorm's statistics."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +56,12 @@ class Workload:
         damping: Added to the diagonal of every metric.
     """
 
-    fitted: ModelParts
+    fitted: Models
     factual: Float[Tensor, "n D"]
     damping: float
 
     @cached_property
-    def folded(self) -> ModelParts:
+    def folded(self) -> Models:
         """The models as Counterpath searches them."""
         return self.fitted.folded()
 
@@ -82,26 +80,19 @@ class Workload:
         rows, features = self.factual.shape
         return Sizes(rows, features, vae.latent, hidden, len(vae.precision.centers), width)
 
-    def first(self, rows: int) -> "Workload":
+    def with_rows(self, rows: int) -> "Workload":
         """The same with so many rows; if there are fewer, they are repeated."""
         index = torch.arange(rows, device=self.factual.device) % len(self.factual)
         return replace(self, factual=self.factual[index])
 
 
-def vae_of(parts: ModelParts) -> VAE:
-    """The VAE of models that have one."""
-    if parts.vae is None:
-        raise InputError("a latent step needs a VAE, and there is none: give SearchModels(classifier, vae)")
-    return parts.vae
-
-
 def random_workload(sizes: Sizes, seed: int, device: torch.device, *, damping: float = DAMPING) -> Workload:
     """Untrained models of any size, with BatchNorm statistics and an uncertainty that fit their random rows."""
     with seeded(seed):
-        rows = torch.rand(max(sizes.rows, _SETTLED_ON * sizes.centers), sizes.features)
+        rows = torch.rand(max(sizes.rows, _ROWS_PER_CENTER * sizes.centers), sizes.features)
         classifier = Classifier(sizes.features, sizes.width)
         vae = VAE(sizes.features, sizes.latent, hidden=sizes.hidden, centers=sizes.centers)
-        seen = rows[: _SETTLED_ON * sizes.centers]
+        seen = rows[: _ROWS_PER_CENTER * sizes.centers]
         update_batch_norm(classifier, seen)
         update_batch_norm(vae.encoder, seen)
         with torch.no_grad():
@@ -114,15 +105,12 @@ def random_workload(sizes: Sizes, seed: int, device: torch.device, *, damping: f
             codes = vae.encode(seen)
             update_batch_norm(vae.decoder, codes)
             spread = (vae.decode(codes) - seen).square().mean(0).sqrt()
-        vae.precision.fit_centers(codes, spread, seed=seed)
-    parts = SearchModels(
-        classifier.eval().requires_grad_(False).to(device), vae.eval().requires_grad_(False).to(device)
-    )
-    return Workload(parts, rows[: sizes.rows].to(device), damping)
+        vae.precision.place(codes, spread, seed=seed)
+    return Workload(_frozen(classifier, vae, device), rows[: sizes.rows].to(device), damping)
 
 
 def adult_workload(models: Path | None, seed: int, device: torch.device, *, progress: bool | None = None) -> Workload:
-    """All rows of Adult that the classifier rightly rejects, and the models of the paper's experiment.
+    """All rows of Adult that the classifier correctly rejects, and the models of the paper's experiment.
 
     Args:
         models: A folder with the checkpoints of `counterpath reproduce adult`; None fits those of its quick preset.
@@ -131,7 +119,7 @@ def adult_workload(models: Path | None, seed: int, device: torch.device, *, prog
         progress: Show bars.
     """
     settings = SETTINGS["adult"]
-    rows = encoded(load("adult"), device)
+    rows = EncodedData.of(load("adult"), device)
     if models is None:
         fitted = fit_models(rows, settings, PRESETS["quick"], Run(seed=seed, progress=progress))
     else:
@@ -142,26 +130,31 @@ def adult_workload(models: Path | None, seed: int, device: torch.device, *, prog
                 f"the models in {models} are for rows of {width} columns, and Adult's have {rows.train.shape[-1]}: "
                 "give checkpoints of `counterpath reproduce adult`"
             )
-    return Workload(fitted, rejected(rows, fitted.folded().classifier), settings.damping)
+    return Workload(fitted, rows.correctly_rejected(fitted.folded().classifier), settings.damping)
 
 
-def read_models(folder: Path, device: torch.device) -> ModelParts:
+def read_models(folder: Path, device: torch.device) -> Models:
     """Classifier and VAE from the checkpoints of a training that is done; sizes are read off the weights."""
     classifier_weights, mean, uncertainty = (
-        _weights(folder / f"{name}.safetensors") for name in ("classifier", "vae-mean", "vae-uncertainty")
+        _read_weights(folder / f"{name}.safetensors") for name in ("classifier", "vae-mean", "vae-uncertainty")
     )
     weights = mean | {f"precision.{name}": value for name, value in uncertainty.items()}
-    widths = _linear_widths(weights, "encoder.")
-    features, hidden, latent = widths[0], tuple(widths[1:-1]), widths[-1] // 2
+    # Only linear layers have matrices for weights: their widths, after that of the input.
+    matrices = [value for name, value in weights.items() if name.startswith("encoder.") and value.ndim == 2]
+    features, (*hidden, last) = matrices[0].shape[1], (len(matrix) for matrix in matrices)
     centers, tied = len(weights["precision.centers"]), weights["precision.log_weight"].shape[-1] == 1
-    vae = VAE(features, latent, hidden=hidden, centers=centers, tied=tied)
+    vae = VAE(features, last // 2, hidden=tuple(hidden), centers=centers, tied=tied)
     classifier = Classifier(features, classifier_weights["head.weight"].shape[-1])
     vae.load_state_dict(weights)
     classifier.load_state_dict(classifier_weights)
+    return _frozen(classifier, vae, device)
+
+
+def _frozen(classifier: Classifier, vae: VAE, device: torch.device) -> Models:
     return SearchModels(classifier.eval().requires_grad_(False).to(device), vae.eval().requires_grad_(False).to(device))
 
 
-def _weights(path: Path) -> dict[str, Tensor]:
+def _read_weights(path: Path) -> dict[str, Tensor]:
     try:
         tensors = load_file(path)
     except (OSError, SafetensorError) as error:
@@ -170,9 +163,3 @@ def _weights(path: Path) -> dict[str, Tensor]:
             "out/adult-paper/checkpoints/paper/seed-0"
         ) from error
     return {name.removeprefix("weights."): value for name, value in tensors.items() if name.startswith("weights.")}
-
-
-def _linear_widths(weights: dict[str, Tensor], prefix: str) -> Sequence[int]:
-    """Widths of the input and of every linear layer: only those have matrices for weights."""
-    matrices = [value for name, value in weights.items() if name.startswith(prefix) and value.ndim == 2]
-    return [matrices[0].shape[1], *(matrix.shape[0] for matrix in matrices)]
