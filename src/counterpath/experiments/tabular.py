@@ -87,7 +87,7 @@ def reproduce(
 ) -> dict[str, Any]:
     """Run the experiment for every seed and write results, tables, figures and the report to `out`."""
     from counterpath.experiments.tabular_figures import draw_all
-    from counterpath.explanation.report.html import write_report
+    from counterpath.explanation.report import write_report
 
     size, where = choose("preset", preset, PRESETS), resolve_device(device)
     data = load(dataset)

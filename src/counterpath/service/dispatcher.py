@@ -216,7 +216,9 @@ def select_rows(
 
 def _narrow(frame: pd.DataFrame, dtypes: Mapping[str, Any]) -> pd.DataFrame:
     """The table with the dtypes of training in columns where only other requests' rows had fractions."""
-    columns = {name: cast_if_lossless(frame[name], dtype) for name, dtype in dtypes.items() if frame[name].dtype != dtype}
+    columns = {
+        name: cast_if_lossless(frame[name], dtype) for name, dtype in dtypes.items() if frame[name].dtype != dtype
+    }
     return frame.assign(**{name: column for name, column in columns.items() if column.dtype != frame[name].dtype})
 
 

@@ -25,8 +25,14 @@ from counterpath.explainer.explainer import Explainer
 from counterpath.explainer.request import OTHER, Request
 from counterpath.explanation import Explanation, StatusCode
 from counterpath.explanation.milestones import ALL, END, KEEPS, MILESTONES, list_milestones
-from counterpath.explanation.tables import CHANGES, PATH_BACK, PATH_FRONT, feature_columns
-from counterpath.explanation.tables import changed_cells, numeric_features
+from counterpath.explanation.tables import (
+    CHANGES,
+    PATH_BACK,
+    PATH_FRONT,
+    changed_cells,
+    feature_columns,
+    numeric_features,
+)
 from counterpath.search.methods import method_names, resolve_method
 from counterpath.service.settings import Settings
 

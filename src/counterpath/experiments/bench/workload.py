@@ -105,7 +105,7 @@ def random_workload(sizes: Sizes, seed: int, device: torch.device, *, damping: f
             codes = vae.encode(seen)
             update_batch_norm(vae.decoder, codes)
             spread = (vae.decode(codes) - seen).square().mean(0).sqrt()
-        vae.precision.place(codes, spread, seed=seed)
+        vae.precision.fit_centers(codes, spread, seed=seed)
     return Workload(_frozen(classifier, vae, device), rows[: sizes.rows].to(device), damping)
 
 
