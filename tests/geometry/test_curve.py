@@ -106,7 +106,7 @@ def test_bad_curves_are_refused() -> None:
 
 
 def _place_on(polyline: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
-    """How far along a polyline the nearest place of it is, and how far away, for every point."""
+    """How far along a polyline the nearest point of it is, and how far away, for every point."""
     first, step = polyline[:-1], polyline.diff(dim=0)
     size = step.norm(dim=-1)
     share = ((points[:, None] - first) * step).sum(-1) / size.square().clamp_min(1e-300)
@@ -121,7 +121,7 @@ def _place_on(polyline: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
 @settings(max_examples=40, deadline=None)
 def test_resampled_points_lie_on_the_curve_at_equal_distances_along_it(count: int, segments: int, seed: int) -> None:
     with seeded(seed):
-        # always forward in the first coordinate: no place is passed twice
+        # always forward in the first coordinate: no point is passed twice
         steps = torch.cat([torch.rand(3, count, 1) + 0.1, torch.randn(3, count, 2)], -1).double()
     curves = steps.cumsum(1)
     found = resample(curves, segments)
@@ -147,7 +147,7 @@ def test_resampling_again_changes_nothing_on_a_straight_line(segments: int, seed
     torch.testing.assert_close(size, size[:, :1].expand_as(size), rtol=0, atol=1e-12)
 
 
-def test_waiting_on_the_way_changes_nothing() -> None:
+def test_repeated_points_change_nothing() -> None:
     with seeded(0):
         curves = torch.randn(5, 6, 2, dtype=torch.float64)
     waits = curves[:, [0, 0, 0, 1, 2, 2, 3, 4, 5, 5, 5, 5]]
@@ -155,7 +155,7 @@ def test_waiting_on_the_way_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_who_does_not_move_stays(dtype: torch.dtype) -> None:
+def test_a_curve_of_one_point_stays(dtype: torch.dtype) -> None:
     still = torch.tensor([[0.3, -2.0]], dtype=dtype).expand(1, 4, 2)
     both = torch.cat([still, torch.arange(8, dtype=dtype).view(1, 4, 2)])
     found = resample(both, 6)
@@ -209,14 +209,14 @@ def test_curves_relax_to_geodesics(name: str) -> None:
         assert torch.equal(relaxed[:, [0, -1]], straight[:, [0, -1]])
         last = relaxed
     gained = (energy(straight, field) - energy(last, field)) / (energy(straight, field) - energy(found.points, field))
-    assert (gained > 0.5).all(), "twelve steps go most of the way"
+    assert (gained > 0.5).all(), "twelve steps gain most of it"
     close = relax(straight, _squares(field), scale, steps=300)
     torch.testing.assert_close(energy(close, field), energy(found.points, field), rtol=1e-3, atol=0)
     torch.testing.assert_close(length(close, field), found.length, rtol=1e-3, atol=0)
 
 
 def test_relaxed_curves_in_polar_coordinates_are_chords() -> None:
-    start, end = (FIELDS["polar"][place].double() for place in (1, 2))
+    start, end = (FIELDS["polar"][index].double() for index in (1, 2))
     relaxed = relax(_straight(start, end), _squares(polar), polar(0.5 * (start + end)), steps=300)
     chord = (start[:, 0] * start[:, 0] + end[:, 0] * end[:, 0]) - 2 * start[:, 0] * end[:, 0] * (
         end[:, 1] - start[:, 1]

@@ -56,55 +56,57 @@ GRAPHS = st.tuples(st.integers(1, 14), st.floats(0, 1), st.integers(0, 10_000))
 
 @given(GRAPHS, st.integers(0, 10_000), st.booleans())
 @settings(max_examples=60, deadline=None)
-def test_a_field_has_the_shortest_ways(graph: tuple[int, float, int], seed: int, some: bool) -> None:
-    roads = random_graph(*graph)
+def test_shortest_paths_are_the_shortest(graph: tuple[int, float, int], seed: int, some: bool) -> None:
+    network = random_graph(*graph)
     with seeded(seed):
-        goal = torch.rand(roads.count) < 0.3
-        allowed = torch.rand(roads.count) < 0.7 if some else torch.ones(roads.count, dtype=torch.bool)
-    field = roads.shortest_paths(goal, allowed if some else None)
-    distance = all_pairs(roads, allowed)[:, goal & allowed]
-    expected = distance.amin(1) if distance.shape[1] else torch.full((roads.count,), math.inf).double()
-    torch.testing.assert_close(field.cost, expected, rtol=1e-12, atol=0)
-    assert torch.equal(field.cost == 0, goal & allowed)
+        goal = torch.rand(network.count) < 0.3
+        allowed = torch.rand(network.count) < 0.7 if some else torch.ones(network.count, dtype=torch.bool)
+    shortest = network.shortest_paths(goal, allowed if some else None)
+    distance = all_pairs(network, allowed)[:, goal & allowed]
+    expected = distance.amin(1) if distance.shape[1] else torch.full((network.count,), math.inf).double()
+    torch.testing.assert_close(shortest.cost, expected, rtol=1e-12, atol=0)
+    assert torch.equal(shortest.cost == 0, goal & allowed)
 
 
 @given(GRAPHS, st.integers(0, 10_000))
 @settings(max_examples=60, deadline=None)
-def test_ways_follow_edges_downhill_to_a_goal_and_say_whether_they_cross_a_bridge(
+def test_paths_follow_edges_downhill_to_a_goal_and_say_whether_they_cross_a_bridge(
     graph: tuple[int, float, int], seed: int
 ) -> None:
-    roads = random_graph(*graph)
+    network = random_graph(*graph)
     with seeded(seed):
-        goal, allowed = torch.rand(roads.count) < 0.3, torch.rand(roads.count) < 0.8
-    field, edges, over = roads.shortest_paths(goal, allowed), matrix(roads), bridges(roads)
-    ways = field.follow(torch.arange(roads.count))
-    for start, way in enumerate(ways.tolist()):
-        steps = [(here, there) for here, there in itertools.pairwise(way) if here != there]
+        goal, allowed = torch.rand(network.count) < 0.3, torch.rand(network.count) < 0.8
+    shortest, edges, over = network.shortest_paths(goal, allowed), matrix(network), bridges(network)
+    paths = shortest.follow(torch.arange(network.count))
+    for start, path in enumerate(paths.tolist()):
+        steps = [(here, there) for here, there in itertools.pairwise(path) if here != there]
         for here, there in steps:
             assert allowed[here]
             assert allowed[there]
-            assert float(field.cost[here]) == pytest.approx(float(edges[here, there] + field.cost[there]), rel=1e-12)
-            assert field.cost[there] < field.cost[here]
-        assert way[: len(steps) + 1] == [start, *(there for _, there in steps)], "it waits at its end only"
-        assert bool(field.gap[start]) == any(step in over for step in steps)
-        assert bool(goal[way[-1]] & allowed[way[-1]]) == math.isfinite(field.cost[start])
-        assert math.isfinite(field.cost[start]) or way == [start] * len(way)
-    some = torch.tensor([roads.count - 1, 0])
-    few = field.follow(some)
-    assert torch.equal(few, ways[some][:, : few.shape[1]]), "whoever else is on the way"
+            assert float(shortest.cost[here]) == pytest.approx(
+                float(edges[here, there] + shortest.cost[there]), rel=1e-12
+            )
+            assert shortest.cost[there] < shortest.cost[here]
+        assert path[: len(steps) + 1] == [start, *(there for _, there in steps)], "it waits at its end only"
+        assert bool(shortest.gap[start]) == any(step in over for step in steps)
+        assert bool(goal[path[-1]] & allowed[path[-1]]) == math.isfinite(shortest.cost[start])
+        assert math.isfinite(shortest.cost[start]) or path == [start] * len(path)
+    some = torch.tensor([network.count - 1, 0])
+    few = shortest.follow(some)
+    assert torch.equal(few, paths[some][:, : few.shape[1]]), "whatever the other starts are"
 
 
 def test_without_goals_nothing_leads_anywhere() -> None:
     graph = random_graph(6, 1.0, 0)
     nowhere = torch.zeros(6, dtype=torch.bool)
-    for field in (graph.shortest_paths(nowhere), graph.shortest_paths(~nowhere, nowhere)):
-        assert (field.cost == math.inf).all()
-        assert field.following.tolist() == list(range(6))
-        assert not field.gap.any()
-        assert field.follow(torch.arange(6)).tolist() == [[point] for point in range(6)]
+    for shortest in (graph.shortest_paths(nowhere), graph.shortest_paths(~nowhere, nowhere)):
+        assert (shortest.cost == math.inf).all()
+        assert shortest.following.tolist() == list(range(6))
+        assert not shortest.gap.any()
+        assert shortest.follow(torch.arange(6)).tolist() == [[point] for point in range(6)]
 
 
-def test_fields_do_not_hang_on_those_before() -> None:
+def test_shortest_paths_do_not_depend_on_those_before() -> None:
     graph = random_graph(30, 0.2, 1)
     with seeded(0):
         goals = [torch.rand(30) < 0.2 for _ in range(4)]
@@ -179,15 +181,15 @@ def test_two_clusters_are_joined_by_the_cheapest_of_the_closest_pairs() -> None:
     for left in (True, False):
         goal = (torch.arange(80) < 50) == left
         goal &= torch.arange(80) % 7 == 0
-        field = graph.shortest_paths(goal)
-        assert field.cost.isfinite().all()
-        assert torch.equal(field.gap, (torch.arange(80) >= 50) == left), "a gap is crossed from the other side only"
+        shortest = graph.shortest_paths(goal)
+        assert shortest.cost.isfinite().all()
+        assert torch.equal(shortest.gap, (torch.arange(80) >= 50) == left), "a gap is crossed from the other side only"
 
 
 def test_the_parts_of_a_graph_stay_apart_if_they_are_not_to_be_joined() -> None:
     points = two_clusters()
-    field = build_graph(points, by_distance(points), near=6, far=0, join=False).shortest_paths(torch.arange(80) < 50)
-    assert torch.equal(field.cost.isfinite(), torch.arange(80) < 50)
+    shortest = build_graph(points, by_distance(points), near=6, far=0, join=False).shortest_paths(torch.arange(80) < 50)
+    assert torch.equal(shortest.cost.isfinite(), torch.arange(80) < 50)
 
 
 @given(st.integers(2, 9), st.integers(1, 12), st.integers(0, 1000))
@@ -207,27 +209,27 @@ def test_any_number_of_islands_is_joined_by_as_few_bridges_as_it_takes(islands: 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 @pytest.mark.parametrize("equal", [False, True])
-def test_few_points_and_equal_ones_have_ways_too(count: int, equal: bool) -> None:
+def test_few_points_and_equal_ones_have_paths_too(count: int, equal: bool) -> None:
     points = torch.zeros(count, 2).double() if equal else torch.arange(2.0 * count).view(count, 2).double()
     graph = build_graph(points, by_distance(points))
     assert len(graph.ends) == count * (count - 1) // 2
-    field = graph.shortest_paths(torch.arange(count) == 0)
+    shortest = graph.shortest_paths(torch.arange(count) == 0)
     expected = (points - points[0]).norm(dim=-1)
-    torch.testing.assert_close(field.cost, expected, rtol=1e-6, atol=1e-8)
-    assert (field.follow(torch.arange(count))[:, -1] == 0).all()
+    torch.testing.assert_close(shortest.cost, expected, rtol=1e-6, atol=1e-8)
+    assert (shortest.follow(torch.arange(count))[:, -1] == 0).all()
 
 
 def test_many_equal_points_are_joined_with_the_others() -> None:
     with seeded(0):
         points = torch.cat([torch.zeros(40, 2), torch.rand(40, 2) + 1]).double()
-    field = build_graph(points, by_distance(points), near=4).shortest_paths(torch.arange(80) == 79)
-    assert field.cost.isfinite().all()
-    assert (field.cost[:40] >= (points[79]).norm() - 1e-6).all()
-    ways = field.follow(torch.arange(80))
-    assert (ways[:, -1] == 79).all(), "no way runs in circles, though steps between equal points cost nothing"
+    shortest = build_graph(points, by_distance(points), near=4).shortest_paths(torch.arange(80) == 79)
+    assert shortest.cost.isfinite().all()
+    assert (shortest.cost[:40] >= (points[79]).norm() - 1e-6).all()
+    paths = shortest.follow(torch.arange(80))
+    assert (paths[:, -1] == 79).all(), "no path runs in circles, though steps between equal points cost nothing"
 
 
-def test_with_sparser_samples_ways_need_not_run_along_an_island_to_its_bridge() -> None:
+def test_with_sparser_samples_paths_need_not_run_along_an_island_to_its_bridge() -> None:
     """Two interleaved islands: a discrete feature splits points that are neighbours in everything else."""
     with seeded(0):
         along = torch.rand(1000, dtype=torch.float64)

@@ -227,15 +227,15 @@ def test_secants_measure_categories_by_twice_the_root_to_second_order() -> None:
         torch.testing.assert_close(coarse / fine, torch.full_like(fine, 4), rtol=0.2, atol=0)
 
 
-def test_what_is_decoded_can_be_picked() -> None:
+def test_decoded_rows_can_be_selected() -> None:
     vae, (start, _) = random_vae(), _ends()
     decoded, some = Decoded(vae.decode(start), vae.uncertainty(start)), torch.tensor([3, 3, 0])
     assert decoded.std is not None
-    picked = decoded[some]
-    assert picked.std is not None
-    assert torch.equal(picked.mean, decoded.mean[some])
-    assert torch.equal(picked.std, decoded.std[some])
-    assert torch.equal(picked.spread, decoded.std.mean(1)[some])
+    selected = decoded[some]
+    assert selected.std is not None
+    assert torch.equal(selected.mean, decoded.mean[some])
+    assert torch.equal(selected.std, decoded.std[some])
+    assert torch.equal(selected.spread, decoded.std.mean(1)[some])
     assert Decoded(decoded.mean)[some].std is None
 
 

@@ -250,7 +250,7 @@ def test_the_riemannian_direction_does_not_depend_on_latent_coordinates(
 
 
 @pytest.mark.parametrize("sure", [0.0, 5.0, 10.0, 15.0])
-def test_where_a_softmax_is_sure_only_fisher_and_rao_keep_the_step_in_bounds(sure: float) -> None:
+def test_where_a_softmax_saturates_only_fisher_and_rao_keep_the_step_in_bounds(sure: float) -> None:
     """Two categories with logits (sure + z, 0), p = sigmoid(sure + z), and the gradient ∂p/∂z = p(1 − p).
 
     Euclidean: M = 2(p(1 − p))², so that M⁻¹g = 1/2p(1 − p) explodes: a decoder that is sure of a category makes that
@@ -282,12 +282,12 @@ def test_guided_metrics_add_the_categories(
     torch.testing.assert_close(metric(lin) - metric(without), factor.mT @ factor, rtol=1e-9, atol=1e-9)
 
 
-# Uncertainty as a price
+# Metrics scaled by the uncertainty
 
 
 @pytest.mark.parametrize("name", METRICS)
 @pytest.mark.parametrize("level", [0.01, 1.0, 100.0])
-def test_a_priced_metric_grows_with_the_height_of_the_uncertainty(
+def test_a_scaled_metric_grows_with_the_height_of_the_uncertainty(
     name: str, level: float, vae: VAE, classifier: Classifier, codes: Tensor
 ) -> None:
     lin, metric = vae.linearize(codes), METRICS[name](classifier.representation)
@@ -297,7 +297,7 @@ def test_a_priced_metric_grows_with_the_height_of_the_uncertainty(
     )
 
 
-def test_without_uncertainty_there_is_no_price(codes: Tensor) -> None:
+def test_without_uncertainty_nothing_is_scaled(codes: Tensor) -> None:
     lin = IdentityModel().linearize(codes)
     assert torch.equal(scaled_by_uncertainty(pullback, 0.1)(lin), pullback(lin))
 
@@ -329,7 +329,7 @@ def test_a_scaled_length_is_the_integral_of_length_times_scale(vae: VAE, codes: 
     found = geodesic(codes[:5], codes[5:10], expensive, segments=12, steps=5)
     for points in (straight, found.points):
         middle = 0.5 * (points[:, 1:] + points[:, :-1])
-        price = 1 + vae.uncertainty(middle.flatten(0, 1)).mean(1).view(5, -1) / level
-        expected = (segment_lengths(points, plain) * price).sum(1)
+        scale = 1 + vae.uncertainty(middle.flatten(0, 1)).mean(1).view(5, -1) / level
+        expected = (segment_lengths(points, plain) * scale).sum(1)
         torch.testing.assert_close(length(points, expensive), expected, rtol=1e-10, atol=0)
     assert (found.length < length(straight, expensive)).all()

@@ -29,7 +29,7 @@ def test_neighbours_are_exact_on_either_path(size: tuple[int, int, int], count: 
         torch.testing.assert_close(everything.gather(1, index), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_weights_decide_who_is_near_and_leave_the_rows_as_they_are() -> None:
+def test_weights_decide_what_is_near_and_leave_the_rows_as_they_are() -> None:
     reference = torch.tensor([[1.0, 0.0], [0.0, 2.0]])
     neighbours = Neighbours(reference, torch.tensor([1.0, 0.1]))
     assert neighbours.nearest(torch.zeros(1, 2))[1].tolist() == [[1]]

@@ -106,8 +106,8 @@ def test_a_model_sees_the_table_that_it_knows() -> None:
     assert predict(encoder.encode(FRAME)).shape == (3, 2)
     pd.testing.assert_frame_equal(seen[-1], FRAME, rtol=1e-6)
     assert predict(encoder.encode(FRAME)[:0]).shape == (0, 2)
-    given = FRAME[["b", "a"]].astype({"b": "category", "a": object})
-    table_proba(model, encoder)(given)
+    shuffled = FRAME[["b", "a"]].astype({"b": "category", "a": object})
+    table_proba(model, encoder)(shuffled)
     pd.testing.assert_frame_equal(seen[-1], FRAME, check_exact=True)
 
 

@@ -98,6 +98,6 @@ def test_what_is_no_classifier_is_refused(rows: Tensor) -> None:
         TorchClassifier(nn.Tanh(), rows)
 
 
-def test_one_output_between_0_and_1_is_told(rows: Tensor) -> None:
+def test_one_output_between_0_and_1_warns(rows: Tensor) -> None:
     with pytest.warns(CounterpathWarning, match="taken to be log odds"):
         TorchClassifier(_body(1, nn.Hardsigmoid()), rows)

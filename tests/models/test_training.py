@@ -192,7 +192,7 @@ def test_no_rows_or_unequal_rows_are_refused() -> None:
             )
 
 
-def test_progress_is_shown_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_is_shown_on_request(capsys: pytest.CaptureFixture[str]) -> None:
     with seeded(0):
         network = nn.Linear(4, 1)
     loss = lambda batch, _: (network(batch[0]) - batch[1]).square().mean()  # noqa: E731

@@ -96,13 +96,13 @@ def test_an_unknown_output_lists_the_valid_ones() -> None:
 def test_a_vae_with_categories_reconstructs_them() -> None:
     with seeded(0):
         hidden = torch.rand(600, 2)
-    place = (hidden[:, 0] * 5).long()
-    x = torch.cat([torch.nn.functional.one_hot(place, 5), hidden[:, 1:], hidden[:, :1]], 1).float()
+    category = (hidden[:, 0] * 5).long()
+    x = torch.cat([torch.nn.functional.one_hot(category, 5), hidden[:, 1:], hidden[:, :1]], 1).float()
     training = VAETraining(mean_epochs=80, std_epochs=5, batch_size=64)
     vae = fit_vae(x, 2, hidden=(32, 32), blocks=((0, 5),), centers=30, training=training, run=Run(seed=0))
     decoded = vae.decode(vae.encode(x))
     torch.testing.assert_close(decoded[:, :5].sum(1), torch.ones(600))
-    assert (decoded[:, :5].argmax(1) == place).float().mean() > 0.9
+    assert (decoded[:, :5].argmax(1) == category).float().mean() > 0.9
     assert (decoded[:, 5:] - x[:, 5:]).square().mean().sqrt() < 0.1
     double = vae.double()
     z = double.encode(x[:20].double())
