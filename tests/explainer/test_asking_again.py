@@ -102,7 +102,7 @@ def test_a_mistake_is_told_before_anything_is_searched(
     def searching(*arguments: Any) -> None:
         raise AssertionError("the search has begun")
 
-    monkeypatch.setattr(solve, "_searched", searching)
+    monkeypatch.setattr(solve.Solver, "_search", searching)
     with pytest.raises(InputError, match=message):
         quick.explain(rows, **wishes)
 
@@ -146,10 +146,10 @@ def test_of_several_plans_the_rows_are_asked_about_once(
     twice = {name: getattr(found, name).loc[index].set_axis(planned) for name in FRAMES[:-1]}
     several = replace(found, **twice, paths=found.paths.head(0), request={**found.request, "plans": 2})
     asked: dict[str, Any] = {}
-    monkeypatch.setattr(quick, "explain", lambda table, **arguments: asked.update(arguments, table=table) or found)
+    monkeypatch.setattr(quick, "solve", lambda table, request: asked.update(request=request, table=table) or found)
     quick.repeat(several)
     pd.testing.assert_frame_equal(asked.pop("table"), found.factuals)
-    assert asked["plans"] == 2
+    assert asked["request"].plans == 2
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_of_several_plans_the_rows_are_asked_about_once(
     [
         (
             {"max_steps": 13},
-            "made with steps=12, and this explainer has steps=13; repeat it with the explainer that made it",
+            "made with max_steps=12, and this explainer has max_steps=13; repeat it with the explainer that made it",
         ),
         (
             {"seed": 1, "sparsify": False},

@@ -154,8 +154,8 @@ def _check_status(
     assert valid == (status in ("found", "crosses_gap", "already"))
     assert status in ("found", "crosses_gap", "already", "not_found")
     assert (status == "already") <= (not changed.any())
-    for text in filter(None, result.status["binding"].iloc[position].split("; ")):
-        kind, name = text.split(": ")
+    for constraint in result.status["binding"].iloc[position]:
+        kind, name = constraint["kind"], constraint["feature"]
         assert status == "not_found"
         holds = {
             "immutable": name == IMMUTABLE,

@@ -122,10 +122,10 @@ def test_other_prices_lead_other_ways_and_are_kept(
     assert not first.counterfactuals.equals(second.counterfactuals)
     again = cp.load(other.save(tmp_path / "model"))
     pd.testing.assert_frame_equal(again.explain(rows, "low").counterfactuals, second.counterfactuals, check_exact=True)
-    with pytest.raises(InputError, match=r"made with (ambient|priced)"):
+    with pytest.raises(InputError, match=r"made with (ambient_metric|uncertainty_cost)"):
         usual.repeat(second)
 
 
 def test_an_unknown_ambient_is_refused(people: pd.DataFrame) -> None:
-    with pytest.raises(InputError, match=r"unknown ambient 'model'.*data.*classifier"):
+    with pytest.raises(InputError, match=r"unknown ambient_metric 'model'.*data.*classifier"):
         small(ambient_metric="model").fit(people, LABEL)

@@ -95,7 +95,7 @@ def test_rows_are_answered_in_parts_with_the_same_result(
     asked: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(solve, "AT_ONCE", 6)
+    monkeypatch.setattr(solve, "ROWS_AT_ONCE", 6)
     monkeypatch.setattr(assembling, "_PATHS_AT_ONCE", 3)
     parts, whole = quick.explain(rows, **ASKED[asked], paths="milestones"), answers[asked]["milestones"]
     for name in FRAMES:

@@ -534,7 +534,7 @@ _KILLED = """
 import json, os, random, signal, sys, time
 from pathlib import Path
 import torch
-from counterpath.store import load, save
+from counterpath.fitting.persistence import load, save
 
 torch.set_num_threads(1)
 folder = Path(sys.argv[1]) / "model"

@@ -165,9 +165,9 @@ def test_what_is_told_goes_with_each_curve_and_curves_are_relaxed_alone() -> Non
     assert context is not None
     cost_field = CostField(vae, scaled_by_uncertainty(pullback, 0.5), 1.0)
     together = cost_field.relax(curves, context, steps=3)
-    context = context.repeat_interleave(6, 0)
+    each = context.repeat_interleave(6, 0)
     before, after = (
-        (cost_field.segment_cost(points[:, :-1].flatten(0, 1), points[:, 1:].flatten(0, 1), context, 1)[0] ** 2).view(
+        (cost_field.segment_cost(points[:, :-1].flatten(0, 1), points[:, 1:].flatten(0, 1), each, 1)[0] ** 2).view(
             5, -1
         )
         for points in (curves, together)

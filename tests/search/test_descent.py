@@ -102,7 +102,7 @@ def test_where_no_landmark_reaches_the_target_the_next_best_counts_if_it_comes_c
 
 
 def test_methods_outside_the_latent_space_have_no_fallback(models: FittedModels, rows: Tensor) -> None:
-    assert not _search(models, rows, method="wachter", max_steps=1, fallback=True).led.any()
+    assert not _search(models, rows, method="wachter", max_steps=1, fallback=True).fallback.any()
 
 
 def test_a_surrogate_is_followed_further_than_the_model_and_the_first_valid_point_counts(

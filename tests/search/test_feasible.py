@@ -85,9 +85,9 @@ def test_some_people_and_features_can_be_picked(models: FittedModels, rows: Tens
     columns = feasible.columns(features)
     assert torch.equal(feasible.features(columns), features)
     held = feasible.fix(columns)
-    assert torch.equal(held.told, columns)
+    assert torch.equal(held.fixed, columns)
     part = held.at(torch.tensor([3, 3, 8]))
-    assert torch.equal(part.told, columns[[3, 3, 8]])
+    assert torch.equal(part.fixed, columns[[3, 3, 8]])
     assert torch.equal(part.legal(_anywhere(rows)[:3])[columns[[3, 3, 8]]], rows[[3, 3, 8]][columns[[3, 3, 8]]])
 
 

@@ -351,6 +351,6 @@ def test_ends_stay_where_nothing_else_is_accepted(models: FittedModels, rows: Te
         (lambda x: torch.zeros(len(x), dtype=torch.bool), models.plausibility.no_farther_than(ends.x, math.inf)),
         (_met(models), lambda tried, whose: torch.zeros(len(tried), dtype=torch.bool)),
     ):
-        after = slide(roadmap, decoder, ends, met, plausible)
+        after = slide(roadmap.cost_field, decoder, ends, met, plausible)
         assert torch.equal(after.z, ends.z)
         assert torch.equal(after.x, ends.x)

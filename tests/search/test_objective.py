@@ -11,10 +11,10 @@ from counterpath.utils.errors import InputError
 def test_the_loss_is_cross_entropy_plus_fidelity(classifier: Classifier) -> None:
     x, factual = torch.rand(2, 8, 6, dtype=torch.float64).unbind()
     probability = classifier.probability(x)
-    for target, target in ((1, probability), (0, 1 - probability)):
+    for target, expected in ((1, probability), (0, 1 - probability)):
         here = Objective(classifier, target, fidelity=0.1).evaluate(x, factual)
-        torch.testing.assert_close(here.loss, -target.log() + 0.1 * (x - factual).norm(dim=-1))
-        torch.testing.assert_close(here.probability, target)
+        torch.testing.assert_close(here.loss, -expected.log() + 0.1 * (x - factual).norm(dim=-1))
+        torch.testing.assert_close(here.probability, expected)
 
 
 def test_the_gradient_is_right_and_finite_where_the_fidelity_term_has_a_kink(classifier: Classifier) -> None:
@@ -47,11 +47,11 @@ def test_of_many_classes_one_is_wanted_or_any_other(target: int) -> None:
     logits = torch.randn(8, 3, dtype=torch.float64)
     probability = logits.softmax(-1)[:, target]
     x = torch.zeros(8, 2, dtype=torch.float64)
-    for other, target in ((False, probability), (True, 1 - probability)):
+    for other, expected in ((False, probability), (True, 1 - probability)):
         here = Objective(lambda rows: logits + rows.sum() * 0, target, other=other)
         loss, odds = here.loss(x, x)
-        torch.testing.assert_close(loss, -target.log())
-        torch.testing.assert_close(odds.sigmoid(), target)
+        torch.testing.assert_close(loss, -expected.log())
+        torch.testing.assert_close(odds.sigmoid(), expected)
 
 
 def test_two_logits_mean_the_same_as_their_difference() -> None:

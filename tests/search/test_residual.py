@@ -74,7 +74,7 @@ def test_some_set_out_as_they_would_with_the_others(decoder: ResidualDecoder) ->
     z = decoder.start.roll(1, 0)
     for share in (1.0, 0.3, 0.0):
         whole = decoder.decode(z, torch.arange(40), share)
-        assert torch.equal(few.rows(z[some], torch.arange(3), share), whole[some])
+        assert torch.equal(few.decode(z[some], torch.arange(3), share), whole[some])
     assert few.told is not None
     assert decoder.context is not None
     assert torch.equal(few.told, decoder.context[some])
@@ -95,7 +95,7 @@ def test_copies_are_rows_that_are_training_rows(models: FittedModels) -> None:
     moved = models.rows[:20].clone()
     moved[::2, models.encoder.columns("score")[0]] += 1e-3
     copies = torch.cdist(moved.double(), models.rows.double()).amin(1) == 0
-    assert torch.equal(data.copies(moved), copies)
+    assert torch.equal(data.is_copy(moved), copies)
     assert copies[1::2].all()
     assert not copies[::2].all()
     assert 0 < data.typical < data.reach

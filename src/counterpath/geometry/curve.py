@@ -46,6 +46,11 @@ def length(points: Float[Tensor, "p t d"], field: MetricField) -> Float[Tensor, 
     return _squared_lengths(points, field)[0].clamp_min(0).sqrt().sum(-1)
 
 
+def segment_lengths(points: Float[Tensor, "p t d"], field: MetricField) -> Float[Tensor, "p s"]:
+    """The Riemannian length of every segment."""
+    return _squared_lengths(points, field)[0].clamp_min(0).sqrt()
+
+
 def energy(points: Float[Tensor, "p t d"], field: MetricField) -> Float[Tensor, "p"]:
     """½ ∫ żᵀMż dt over unit time. Its minimisers are the geodesics, run through at constant speed."""
     segments = points.shape[1] - 1
