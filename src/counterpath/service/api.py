@@ -12,6 +12,7 @@ from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 from fastapi.routing import APIRoute
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.requests import ClientDisconnect
 
 from counterpath import __version__
 from counterpath.explainer.explainer import Explainer
@@ -19,7 +20,7 @@ from counterpath.search.methods import resolve_method
 from counterpath.service import schemas
 from counterpath.service.dispatcher import Dispatcher
 from counterpath.service.guard import HEALTH, Guard
-from counterpath.service.metrics import CLIENT_GONE, Metrics, MetricsMiddleware
+from counterpath.service.metrics import CLIENT_DISCONNECTED, Metrics, MetricsMiddleware
 from counterpath.service.problems import MEANINGS, TooManyRowsError, documented, failure, handle_failures, parse
 from counterpath.service.queue import RETRY_WHEN_STOPPED
 from counterpath.service.settings import Settings
@@ -31,8 +32,8 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _MAX_INLINE_BYTES = 1 << 14
 """Bytes of a body that are parsed on the event loop itself, which takes less than a millisecond. Longer bodies, which
 would hold it up, are parsed by a thread."""
-_ALWAYS = (400, 401, 421, 500)
-_WITH_BODY = (*_ALWAYS, 403, 408, 413, 415, 422, 503, 504)
+_ALWAYS = (400, 401, 421, 500)  # the failures that any request may get, by the guard or by a fault of ours
+_WITH_BODY = (*_ALWAYS, 403, 408, 413, 415, 422, 503, 504)  # and one whose body is checked, and waits for a model
 _DESCRIPTION = """What would have to change for another decision, and by which realistic path?
 
 A counterfactual explains a model. It promises nothing about the world: whether a change is possible or advisable,
@@ -182,7 +183,7 @@ def _add_model(router: APIRouter, dispatcher: Dispatcher, name: str, explainer: 
     )
     async def explain(body: explain_type, connection: Request) -> Response:  # type: ignore[valid-type]
         rows = pd.DataFrame(body.rows, columns=columns)  # type: ignore[attr-defined]
-        texts = await _unless_gone(connection, dispatcher.explain_json(name, rows, schemas.read_request(body)))
+        texts = await _unless_disconnected(connection, dispatcher.explain_json(name, rows, schemas.read_request(body)))
         content = f'{{"model": {json.dumps(name)}, "rows": [{", ".join(texts)}]}}'
         return Response(content, media_type="application/json")
 
@@ -197,7 +198,7 @@ def _add_model(router: APIRouter, dispatcher: Dispatcher, name: str, explainer: 
     async def predict(body: predict_type, connection: Request) -> Response:  # type: ignore[valid-type]
         rows = pd.DataFrame(body.rows, columns=columns)  # type: ignore[attr-defined]
         prediction = dispatcher.predict(name, rows, time_limit=body.time_limit)  # type: ignore[attr-defined]
-        probabilities = (await _unless_gone(connection, prediction)).to_numpy().tolist()
+        probabilities = (await _unless_disconnected(connection, prediction)).to_numpy().tolist()
         predicted = [{"class": card.classes[row.index(max(row))], "probabilities": row} for row in probabilities]
         return JSONResponse({"model": name, "classes": card.classes, "rows": predicted})
 
@@ -231,8 +232,8 @@ def _strict_route(max_rows: int, turn: asyncio.Lock) -> type[APIRoute]:
                     parsed.value = _parse_rows(body, max_rows)
                 try:
                     response = await handle(parsed)
-                except ClientGoneError:
-                    return Response(status_code=CLIENT_GONE)
+                except ClientDisconnect:
+                    return Response(status_code=CLIENT_DISCONNECTED)
                 await _take_turn(turn)
                 return response
 
@@ -261,28 +262,24 @@ def _parse_rows(body: bytes, max_rows: int) -> Any:
     return value
 
 
-class ClientGoneError(Exception):
-    """The client went away before it was answered."""
-
-
-async def _unless_gone(connection: Request, work: Coroutine[Any, Any, T]) -> T:
-    """What a coroutine returns, unless the client goes away first: then it is cancelled.
+async def _unless_disconnected(connection: Request, work: Coroutine[Any, Any, T]) -> T:
+    """What a coroutine returns, unless the client disconnects first: then it is cancelled.
 
     Raises:
-        ClientGoneError: The client went away.
+        ClientDisconnect: The client disconnected.
     """
-    task, gone = asyncio.ensure_future(work), asyncio.ensure_future(_gone(connection))
+    task, disconnected = asyncio.ensure_future(work), asyncio.ensure_future(_disconnected(connection))
     try:
-        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({task, disconnected}, return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             return task.result()
-        raise ClientGoneError
+        raise ClientDisconnect
     finally:
-        for each in (task, gone):
+        for each in (task, disconnected):
             each.cancel()
-        await asyncio.gather(task, gone, return_exceptions=True)
+        await asyncio.gather(task, disconnected, return_exceptions=True)
 
 
-async def _gone(connection: Request) -> None:
+async def _disconnected(connection: Request) -> None:
     while (await connection.receive())["type"] != "http.disconnect":
         pass

@@ -29,7 +29,7 @@ EXPLAIN, PREDICT = "explain", "predict"
 _MAX_PREDICTED_ROWS = 4096
 """Rows that are predicted together: enough to keep the model busy, few enough that none of them waits for long."""
 _POLL_SECONDS = 0.05
-"""How often it is looked whether all jobs are done when the service stops: unnoticed by people, and nearly no work."""
+"""Between checks whether all jobs are done when the service stops: too short to notice, and hardly any work."""
 
 
 class Dispatcher:

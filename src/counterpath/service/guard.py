@@ -147,11 +147,11 @@ class Guard:
         body = await _read(headers, receive, self._max_body)
         if isinstance(body, Response):
             await body(scope, receive, send)
-        elif body is not None:  # else the client is gone
+        elif body is not None:  # else the client has disconnected
             messages = iter([{"type": "http.request", "body": body, "more_body": False}])
 
             async def replay() -> Message:
-                # After the body whatever comes: that the client goes away, for instance.
+                # After the body whatever comes: that the client disconnects, for instance.
                 return next(messages, None) or await receive()
 
             await self._app(scope, replay, send)
@@ -171,7 +171,7 @@ def check_address(settings: Settings) -> None:
 
 
 async def _read(headers: Headers, receive: Receive, most: int) -> bytes | Response | None:
-    """The whole body, of which no more than `most` bytes are ever held; why not; or None if the client went away."""
+    """The whole body, of which no more than `most` bytes are ever held; why not; or None if the client disconnected."""
     announced = headers.get("content-length", "")
     body, more = bytearray(), True
     if not announced.isdecimal() or int(announced) <= most:
@@ -184,8 +184,8 @@ async def _read(headers: Headers, receive: Receive, most: int) -> bytes | Respon
                     body += message.get("body", b"")
                     more = message.get("more_body", False)
         except TimeoutError:
-            late = f"the body did not come within {_BODY_SECONDS:.0f} seconds"
-            return failure(408, "slow_body", late, headers={"connection": "close"})
+            slow = f"the body did not come within {_BODY_SECONDS:.0f} seconds"
+            return failure(408, "slow_body", slow, headers={"connection": "close"})
         if len(body) <= most:
             return bytes(body)
     body.clear()

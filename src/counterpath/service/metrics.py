@@ -16,8 +16,8 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120
 """Prometheus's usual buckets, and beyond them up to the longest time limit."""
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 """Powers of two, up to more jobs than can wait by default."""
-CLIENT_GONE = 499
-"""The status of a request whose client went away before it was answered, as nginx has it; it is only counted."""
+CLIENT_DISCONNECTED = 499
+"""The status of a request whose client disconnected before it was answered, as nginx has it; it is only counted."""
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
 
 
@@ -83,7 +83,7 @@ class MetricsMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started, status = time.perf_counter(), CLIENT_GONE
+        started, status = time.perf_counter(), CLIENT_DISCONNECTED
 
         async def record_status(message: Message) -> None:
             nonlocal status
@@ -95,7 +95,7 @@ class MetricsMiddleware:
             await self._app(scope, receive, record_status)
         except Exception as error:
             response = unexpected(error)
-            if status == CLIENT_GONE:  # else half of a response is out, and the connection breaks
+            if status == CLIENT_DISCONNECTED:  # else half of a response is out, and the connection breaks
                 await response(scope, receive, record_status)
         finally:
             self._metrics.count_request(scope, status, time.perf_counter() - started)
