@@ -6,7 +6,7 @@ The JSON is our own, because none of pandas' forms gives back every dtype, categ
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import chain, count
 from pathlib import Path
 from typing import Any, TextIO
@@ -14,15 +14,14 @@ from typing import Any, TextIO
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from counterpath.explanation import wording
 from counterpath.utils.errors import InputError
 from counterpath.utils.files import atomic
 
 _SCALARS = (str, bool, int, float)
-_FLOAT = "float"  # what stands for infinity and NaN among objects, which JSON does not have
-_NULLABLE = ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64", "Float32", "Float64", "boolean")
+_FLOAT = "float"  # what stands for infinity and NaN, which JSON does not have
+_DTYPES = re.compile(r"str|object|string\[(python|pyarrow)\]|bool(ean)?|([Uu]?[Ii]nt(8|16|32|64)|[Ff]loat(16|32|64))")
 
 
 def frame_to_json(frame: pd.DataFrame) -> dict[str, Any]:
@@ -78,14 +77,15 @@ def _index_from_json(value: Mapping[str, Any]) -> pd.Index:
 
 
 def _values_to_json(column: pd.Series) -> dict[str, Any]:
-    dtype = column.dtype
+    dtype: Any = column.dtype
     if isinstance(dtype, pd.CategoricalDtype):
         categories = _values_to_json(dtype.categories.to_series())
         codes = column.cat.codes.tolist()
         return {"dtype": "category", "values": codes, "categories": categories, "ordered": bool(dtype.ordered)}
-    name = _name(dtype)
-    write = _WRITERS[_family(name)]
-    return {"dtype": name, "values": [write(value) for value in column.tolist()]}
+    # `str` says nothing of how a string dtype is stored.
+    name = f"string[{dtype.storage}]" if str(dtype) == "string" else str(dtype)
+    _check_dtype(name)
+    return {"dtype": name, "values": [_to_json(value) for value in column.tolist()]}
 
 
 def _values_from_json(value: Mapping[str, Any]) -> pd.Series:
@@ -93,67 +93,39 @@ def _values_from_json(value: Mapping[str, Any]) -> pd.Series:
     if name == "category":
         kind = pd.CategoricalDtype(pd.Index(_values_from_json(value["categories"])), ordered=value["ordered"])
         return pd.Series(pd.Categorical.from_codes(values, dtype=kind))
-    read = _READERS[_family(name)]
-    column: pd.Series = pd.Series([read(item) for item in values], dtype=name)
+    _check_dtype(name)
+    column: pd.Series = pd.Series([_from_json(item) for item in values], dtype=name)
     return column
 
 
-def _name(dtype: Any) -> str:
-    """The name under which pandas makes an equal dtype again; `str` says nothing of how a string dtype is stored."""
-    name = str(dtype)
-    return f"string[{dtype.storage}]" if name == "string" else name
+def _check_dtype(name: str) -> None:
+    if not _DTYPES.fullmatch(name):
+        raise InputError(
+            f"values of dtype {name!r} have no form in JSON; expected numbers, booleans, text or categories: "
+            "convert the column or the index before you explain, for example with .astype(str)"
+        )
 
 
-def _family(name: str) -> str:
-    """How values of a dtype are written: as they are, as floats, with gaps, or as whatever objects they are."""
-    if name in ("str", "object"):
-        return "object"
-    if name in _NULLABLE or name in ("string[python]", "string[pyarrow]"):
-        return "nullable"
-    if name == "bool" or re.fullmatch(r"u?int(8|16|32|64)", name):
-        return "plain"
-    if re.fullmatch(r"float(16|32|64)", name):
-        return "float"
-    raise InputError(
-        f"values of dtype {name!r} have no form in JSON; expected numbers, booleans, text or categories: "
-        "convert the column or the index before you explain, for example with .astype(str)"
-    )
-
-
-def _write_object(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     """A scalar, or the lists of a status: binding constraints, which have names, and imputed columns."""
     plain = value.item() if isinstance(value, np.generic) else value
     if isinstance(plain, float) and not math.isfinite(plain):
         return {_FLOAT: str(plain)}
-    if plain is None or isinstance(plain, _SCALARS):
-        return plain
+    if plain is None or plain is pd.NA or isinstance(plain, _SCALARS):
+        return None if plain is pd.NA else plain
     if isinstance(plain, list):
-        return [_write_object(item) for item in plain]
+        return [_to_json(item) for item in plain]
     if isinstance(plain, dict):
-        return {str(key): _write_object(item) for key, item in plain.items()}
+        return {str(key): _to_json(item) for key, item in plain.items()}
     raise InputError(f"the value {value!r} has no form in JSON; expected text, a number, a boolean or None")
 
 
-def _read_object(value: Any) -> Any:
+def _from_json(value: Any) -> Any:
     if isinstance(value, list):
-        return [_read_object(item) for item in value]
+        return [_from_json(item) for item in value]
     if isinstance(value, dict):
-        return float(value[_FLOAT]) if _FLOAT in value else {key: _read_object(item) for key, item in value.items()}
+        return float(value[_FLOAT]) if _FLOAT in value else {key: _from_json(item) for key, item in value.items()}
     return value
-
-
-_WRITERS: dict[str, Callable[[Any], Any]] = {
-    "plain": lambda value: value,
-    "float": lambda value: value if math.isfinite(value) else str(value),
-    "nullable": lambda value: None if value is pd.NA else value,
-    "object": _write_object,
-}
-_READERS: dict[str, Callable[[Any], Any]] = {
-    "plain": lambda value: value,
-    "float": float,
-    "nullable": lambda value: pd.NA if value is None else value,
-    "object": _read_object,
-}
 
 
 FORMAT = "counterpath-explanation"
@@ -178,13 +150,10 @@ def loads(source: str | Path) -> tuple[dict[str, pd.DataFrame], dict[str, Any]]:
     if not isinstance(value, dict) or value.get("format") != FORMAT:
         raise InputError(f"{name} is JSON, but no explanation; expected what Explanation.to_json writes")
     version = value.get("version")
-    if type(version) is not int or version < VERSION:
-        raise InputError(f"{name} has version {version!r}, and this Counterpath reads {VERSION}: write it again")
-    if version > VERSION:
-        raise InputError(
-            f"{name} has version {version}, and this Counterpath reads {VERSION}: a newer one wrote it; "
-            "upgrade to read it"
-        )
+    if version != VERSION:
+        newer = isinstance(version, int) and version > VERSION
+        advice = "a newer one wrote it; upgrade to read it" if newer else "write it again"
+        raise InputError(f"{name} has version {version!r}, and this Counterpath reads {VERSION}: {advice}")
     if not isinstance(value.get("frames"), dict):
         raise InputError(f"{name} is a damaged explanation: it has no tables; write it again")
     frames = {key: frame_from_json(table) for key, table in value["frames"].items()}
@@ -230,13 +199,15 @@ STATUS_TYPES = {
 
 def write_parquet(table: pd.DataFrame, path: Path) -> Path:
     """Write a table with its index."""
+    from pyarrow import parquet
+
     try:
         typed = pa.Table.from_pandas(table)
         for name in STATUS_TYPES.keys() & set(table.columns):
             values = pa.array(table[name].tolist(), STATUS_TYPES[name])
             typed = typed.set_column(typed.column_names.index(name), name, values)
         with atomic(path) as temporary:
-            pq.write_table(typed, temporary)
+            parquet.write_table(typed, temporary)
     except pa.ArrowException as error:
         message = f"the explanation has no form in Parquet: {error}; try to_csv or to_json"
         raise InputError(message) from error

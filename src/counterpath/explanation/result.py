@@ -15,24 +15,7 @@ from counterpath.data.status import FOUND, StatusCode
 from counterpath.explanation import io, summary, tables, wording
 from counterpath.explanation.milestones import MILESTONES, MOST, choose_points, keep_of, list_milestones, steps_between
 from counterpath.explanation.summary import By
-from counterpath.explanation.tables import (
-    BY_ROW,
-    FILE,
-    FRAMES,
-    PATH_BACK,
-    PLAN,
-    check_plan_number,
-    check_plans,
-    check_tables,
-    feature_columns,
-    labels_without_plan,
-    path_features,
-    person_numbers,
-    plain_request,
-    plan_numbers,
-    plans_held,
-    take_paths,
-)
+from counterpath.explanation.tables import BY_ROW, FILE, FRAMES, PATH_BACK, PLAN
 from counterpath.explanation.wording import Person, group_by_person
 from counterpath.utils.errors import InputError
 from counterpath.utils.files import write_text
@@ -41,7 +24,7 @@ if TYPE_CHECKING:  # what is imported only to draw is imported where something i
     from matplotlib.figure import Figure
 
 MOST_PAGES = 200
-"""How many people have a page of their own in a report unless more are asked for: a booklet, not a phone book."""
+"""How many people have a page of their own in a report unless more are asked for: a file of one megabyte."""
 _ROWS_IN_A_TERMINAL = 10  # as many lines as stay in sight above the prompt
 _ROWS_IN_A_NOTEBOOK = 20  # a notebook scrolls
 
@@ -96,9 +79,9 @@ class Explanation:
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check_tables({name: getattr(self, name) for name in FRAMES}, self.schema.names)
-        object.__setattr__(self, "request", plain_request(self.request))
-        check_plans(self.factuals.index, self.request)
+        tables.check_tables({name: getattr(self, name) for name in FRAMES}, self.schema.names)
+        object.__setattr__(self, "request", tables.plain_request(self.request))
+        tables.check_plans(self.factuals.index, self.request)
         keep_of(self.request)
 
     def __len__(self) -> int:
@@ -107,7 +90,7 @@ class Explanation:
     @property
     def plans(self) -> int:
         """How many rows each person has: one, or as many as plans were asked for, whether or not so many were found."""
-        return plans_held(self.request)
+        return tables.plans_held(self.request)
 
     @property
     def kept_paths(self) -> str:
@@ -129,8 +112,8 @@ class Explanation:
 
         Returns:
             One row a step: `step`, the features, `probability` of the target, `uncertainty`, `length` so far, `map_x`,
-            `map_y`. A feature that has one of these names has `feature_` before its own. If only milestones
-            were kept, these steps; `step` and `length` are still those of the whole path.
+            `map_y`. A feature that has one of these names has `feature_` before its own. If only milestones were kept,
+            these steps; `step` and `length` are still those of the whole path.
         """
         position = self._position(i, plan)
         steps = self._steps(position)
@@ -157,11 +140,11 @@ class Explanation:
 
         Its request says as `plan` which one it is, beside `plans`, how many were asked for.
         """
-        check_plan_number(number, self.request)
+        tables.check_plan_number(number, self.request)
         if self.plans == 1:
             return self
-        positions = np.flatnonzero(plan_numbers(self.factuals.index, self.plans) == number).tolist()
-        own = labels_without_plan(self.factuals.index[positions], self.plans)
+        positions = np.flatnonzero(tables.plan_numbers(self.factuals.index, self.plans) == number).tolist()
+        own = tables.labels_without_plan(self.factuals.index[positions], self.plans)
         return self._take(positions, own, self.request | {PLAN: number})
 
     @cached_property
@@ -175,7 +158,7 @@ class Explanation:
     @cached_property
     def _person(self) -> NDArray[np.int64]:
         """For each row the number of its person, from 0."""
-        return person_numbers(self.factuals.index, self.plans)
+        return tables.person_numbers(self.factuals.index, self.plans)
 
     @cached_property
     def _path_positions(self) -> dict[int, NDArray[np.intp]]:
@@ -194,18 +177,18 @@ class Explanation:
 
     def _position(self, row: Any, plan: int | None) -> int:
         if plan is not None:
-            check_plan_number(plan, self.request)
+            tables.check_plan_number(plan, self.request)
         return tables.position(self.factuals.index, row, plan, self.plans)
 
     def _take(
         self, positions: list[int], index: pd.Index | None = None, request: dict[str, Any] | None = None
     ) -> "Explanation":
         """The rows at some positions, under another index and as the answer to another request if given."""
-        tables = {name: getattr(self, name).iloc[positions] for name in BY_ROW}
+        frames = {name: getattr(self, name).iloc[positions] for name in BY_ROW}
         return replace(
             self,
-            **tables if index is None else {name: table.set_axis(index) for name, table in tables.items()},
-            paths=take_paths(self.paths, self._path_positions, positions),
+            **frames if index is None else {name: frame.set_axis(index) for name, frame in frames.items()},
+            paths=tables.take_paths(self.paths, self._path_positions, positions),
             request=self.request if request is None else request,
             compute_measures=lambda: self._measures.iloc[positions],
         )
@@ -265,9 +248,7 @@ class Explanation:
             enough to be found, and one that crosses no gap not to be among the gaps. `plans` is how many an explained
             person has, on average. All else is over all found plans.
         """
-        changed = self.changed[list(self.schema.names)]
-        rows = summary.cases(self.status, self._measures, changed, self.paths, self.plans)
-        return summary.summarise(rows, self.factuals, by)
+        return summary.summarise(self, by)
 
     @cached_property
     def _numeric(self) -> frozenset[str]:
@@ -281,6 +262,12 @@ class Explanation:
     def _chosen(self) -> bool:
         """Whether all points of paths are milestones."""
         return self.kept_paths == MILESTONES
+
+    @property
+    def _found(self) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+        """Of the rows with a counterfactual the features as asked and as returned, and which of them changed."""
+        found, names = self.status["status"].isin(FOUND).to_numpy(), list(self.schema.names)
+        return self.factuals[found][names], self.counterfactuals[found][names], self.changed[found][names]
 
     @property
     def _headline(self) -> str:
@@ -325,13 +312,9 @@ class Explanation:
         Args:
             path: Where to save it as well, as PNG and SVG.
         """
-        found = self.status["status"].isin(FOUND).to_numpy()
-        names = list(self.schema.names)
-        old, new, changed = (frame[found][names] for frame in (self.factuals, self.counterfactuals, self.changed))
-        unit = "row" if self.plans == 1 else "plan"
         from counterpath.explanation.plots import figures
 
-        return figures.draw_changes(old, new, changed, self._ranges, path=_maybe_path(path), unit=unit)
+        return figures.draw_changes(*self._found, self._ranges, path, "row" if self.plans == 1 else "plan")
 
     def plot_path(self, i: Any, path: str | Path | None = None, *, plan: int | None = None) -> "Figure":
         """Draw the path of one row: probability and uncertainty, and below them every feature that moves.
@@ -343,7 +326,16 @@ class Explanation:
             path: Where to save it as well, as PNG and SVG.
             plan: Which plan of the person, as in `path`.
         """
-        return self._draw_path(self.path(i, plan), self._position(i, plan), _maybe_path(path))
+        from counterpath.explanation.plots import figures
+
+        steps = self.path(i, plan)
+        (row,) = self._describe([self._position(i, plan)])
+        features = tables.path_features(steps, self.schema.names)
+        stops = choose_points(features, self.schema, self._numeric, chosen=self._chosen)[1:]
+        number = f", {row.number.lower()}" if self.plans > 1 else ""
+        title = f"Row {row.label}{number}: the model says {row.before}, and {row.after} at the end"
+        asked = (wording.outcome(row.target), row.confidence)
+        return figures.draw_path(steps[["step", *PATH_BACK]], features, self._ranges, title, asked, path, stops)
 
     def plot_map(self, rows: Iterable[Any] | None = None, path: str | Path | None = None) -> "Figure":
         """Draw the latent map with the classes that the model predicts, and paths on it.
@@ -352,12 +344,12 @@ class Explanation:
             rows: The rows whose paths to draw, as in `select`; all by default.
             path: Where to save it as well, as PNG and SVG.
         """
+        from counterpath.explanation.plots import figures
+
         positions = range(len(self)) if rows is None else self._positions(rows)
         there = np.flatnonzero(self.status["status"] != StatusCode.NO_OTHER_PLAN)  # a plan that is not leads nowhere
         drawn = self.paths[self.paths["row"].isin(positions) & self.paths["row"].isin(there)]
-        from counterpath.explanation.plots import figures
-
-        return figures.draw_map(self.landscape, drawn[["row", "map_x", "map_y"]], self.note, _maybe_path(path))
+        return figures.draw_map(self.landscape, drawn[["row", "map_x", "map_y"]], self.note, path)
 
     def to_json(self, path: str | Path | None = None) -> str:
         """The explanation as JSON text, from which `from_json` makes an equal one; also written to `path`, if given."""
@@ -413,7 +405,7 @@ class Explanation:
         reserved = FILE if self.plans == 1 else (PLAN, *FILE)
         answers = pd.concat([self.status, self.outcome], axis=1)[list(FILE)]
         return pd.concat(
-            [self.counterfactuals.rename(columns=feature_columns(self.schema.names, reserved)), answers], axis=1
+            [self.counterfactuals.rename(columns=tables.feature_columns(self.schema.names, reserved)), answers], axis=1
         )
 
     def to_csv(self, path: str | Path) -> Path:
@@ -455,18 +447,3 @@ class Explanation:
         from counterpath.explanation.report import build
 
         return build.write(Path(path), self, title, tables or {}, baselines or {}, by, pages, about or {})
-
-    def _draw_path(self, steps: pd.DataFrame, position: int, path: Path | None = None) -> "Figure":
-        (row,) = self._describe([position])
-        moves = path_features(steps, self.schema.names)
-        stops = choose_points(moves, self.schema, self._numeric, chosen=self._chosen)[1:]
-        plan = f", {row.number.lower()}" if self.plans > 1 else ""
-        title = f"Row {row.label}{plan}: the model says {row.before}, and {row.after} at the end"
-        asked = (wording.outcome(row.target), row.confidence)
-        from counterpath.explanation.plots import figures
-
-        return figures.draw_path(steps[["step", *PATH_BACK]], moves, self._ranges, title, asked, path, stops)
-
-
-def _maybe_path(path: str | Path | None) -> Path | None:
-    return None if path is None else Path(path)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from counterpath.data.status import FOUND, StatusCode
 from counterpath.explanation import wording
-from counterpath.explanation.tables import PLAN, person_numbers, plan_numbers
+from counterpath.explanation.tables import PLAN, plan_numbers
 from counterpath.utils.errors import InputError, choose
 
 if TYPE_CHECKING:  # it imports this module
@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # it imports this module
 MOST_VALUES = 8
 """A number with more distinct values is cut into quartiles before rows are grouped by it: as many groups as a table can
 show without losing its reader, and enough for the days of a week."""
+_MOST_NAMED = 3  # features that change most: a cell of a table has no room for more
 
 COSTS = ("l0", "l1", "l2_sq", "ld_sq", "copy", "violation", "steps")
 """What a summary has the mean of."""
@@ -34,111 +35,67 @@ _OF_THE_SEARCH = ("flip ratio", "local", "gaps", "seconds")
 By: TypeAlias = str | Sequence[str] | pd.Series
 
 
-@dataclass(frozen=True)
-class Cases:
-    """Rows to summarise, all by position.
-
-    Attributes:
-        status: The status of each row.
-        costs: The measures of each row; those of `COSTS` are averaged over the rows that were found.
-        changed: Which features changed, for each row.
-        person: Which person each row belongs to.
-        plans: How many plans were asked for.
-    """
-
-    status: pd.Series
-    costs: pd.DataFrame
-    changed: pd.DataFrame
-    person: NDArray[np.int64]
-    plans: int
-
-    @property
-    def columns(self) -> list[str]:
-        """The columns of a summary."""
-        return ["n", "explained", "found", "gaps", *(["plans"] if self.plans > 1 else []), *COSTS, "changes most"]
-
-    def filter(self, rows: NDArray[np.bool_]) -> "Cases":
-        """Some of the rows."""
-        return Cases(self.status[rows], self.costs[rows], self.changed[rows], self.person[rows], self.plans)
-
-    def summarise(self) -> dict[str, Any]:
-        """One row of a summary.
-
-        Returns:
-            A value for each of `columns`. `n`, `explained` and `found` count people: all, those for whom a
-            counterfactual was looked for, and the share of these for whom there is one; `gaps` is the share of these
-            for whom there is one only across a gap in the data, and `plans` how many there are for each of these. All
-            else is over the found rows, so over all plans.
-        """
-        found = self.status.isin(FOUND).to_numpy()
-        reached = self._count_people((self.status == StatusCode.FOUND).to_numpy())
-        explained = self._count_people(self.status.isin(_SEARCHED).to_numpy())
-        means = self.costs.reindex(columns=list(COSTS)).astype(float)[found].mean()
-        values = {
-            "n": self._count_people(np.ones(len(found), dtype=bool)),
-            "explained": explained,
-            "found": self._count_people(found) / explained if explained else np.nan,
-            "gaps": (self._count_people(found) - reached) / explained if explained else np.nan,
-            "plans": found.sum() / explained if explained else np.nan,
-            **{str(name): mean for name, mean in means.items()},
-            "changes most": most_changed(self.changed[found]),
-        }
-        return {name: values[name] for name in self.columns}
-
-    def _count_people(self, rows: NDArray[np.bool_]) -> int:
-        return len(np.unique(self.person[rows]))
+def summarise(result: "Explanation", by: By | None = None) -> pd.DataFrame:
+    """One row over all rows of an explanation, or for each group of them; see `Explanation.summary`."""
+    plans = ["plans"] if result.plans > 1 else []
+    columns = ["n", "explained", "found", "gaps", *plans, *COSTS, "changes most"]
+    status, costs = result.status["status"].reset_index(drop=True), result.measures().reset_index(drop=True)
+    changed = result.changed[list(result.schema.names)].reset_index(drop=True)
+    if len(result.paths):
+        costs = costs.assign(steps=result.paths.groupby("row")["step"].max().reindex(range(len(costs))))
+    costs = costs.reindex(columns=list(COSTS)).astype(float)
+    index, group = pd.Index(["all"]), np.zeros(len(status), dtype=int)
+    if by is not None:
+        keys = group_keys(result, by)
+        grouped = status.groupby(keys if len(keys) > 1 else keys[0], observed=True, dropna=False)
+        index, group = grouped.size().index, grouped.ngroup().to_numpy()
+    members = [group == number for number in range(len(index))]
+    each = [_summarise(status[rows], costs[rows], changed[rows], result._person[rows]) for rows in members]
+    return pd.DataFrame(each, index=index, columns=columns)
 
 
-def cases(
-    status: pd.DataFrame, measures: pd.DataFrame, changed: pd.DataFrame, paths: pd.DataFrame, plans: int
-) -> Cases:
-    """The rows of an explanation, whose steps are counted where paths were kept."""
-    costs = measures.reset_index(drop=True)
-    if len(paths):
-        costs = costs.assign(steps=paths.groupby("row")["step"].max().reindex(range(len(costs))))
-    plain = status["status"].reset_index(drop=True), costs, changed.reset_index(drop=True)
-    return Cases(*plain, person_numbers(status.index, plans), plans)
+def _summarise(
+    status: pd.Series, costs: pd.DataFrame, changed: pd.DataFrame, person: NDArray[np.int64]
+) -> dict[str, Any]:
+    """One row of a summary: of people, each counted once, and over all of their plans that were found."""
+    found = status.isin(FOUND).to_numpy()
+    most = list(change_shares(changed[found]).items())[:_MOST_NAMED]
+    explained, with_plan, without_gap = (
+        len(np.unique(person[rows]))
+        for rows in (status.isin(_SEARCHED).to_numpy(), found, (status == StatusCode.FOUND).to_numpy())
+    )
+    return {
+        "n": len(np.unique(person)),
+        "explained": explained,
+        "found": with_plan / explained if explained else np.nan,
+        "gaps": (with_plan - without_gap) / explained if explained else np.nan,
+        "plans": found.sum() / explained if explained else np.nan,
+        **{str(name): mean for name, mean in costs[found].mean().items()},
+        "changes most": ", ".join(f"{name} {wording.percent(share)}" for name, share in most),
+    }
 
 
-def summarise(rows: Cases, factuals: pd.DataFrame, by: By | None) -> pd.DataFrame:
-    """A summary with one row over all, or for each group of rows.
-
-    Args:
-        rows: The rows.
-        factuals: The rows as asked.
-        by: One or more of their columns, "plan", or a series with one value a row or a person; None for one row.
-    """
-    if by is None:
-        return pd.DataFrame([rows.summarise()], index=["all"], columns=rows.columns)
-    keys = group_keys(rows, factuals, by)
-    grouped = rows.status.groupby(keys if len(keys) > 1 else keys[0], observed=True, dropna=False)
-    index, number = grouped.size().index, grouped.ngroup().to_numpy()
-    each = [rows.filter(number == group).summarise() for group in range(len(index))]
-    return pd.DataFrame(each, index=index, columns=rows.columns)
-
-
-def group_keys(rows: Cases, factuals: pd.DataFrame, by: By) -> list[pd.Series]:
+def group_keys(result: "Explanation", by: By) -> list[pd.Series]:
     """What to group by, cut into quartiles where it is numbers with many values; by position, not label."""
     if isinstance(by, pd.Series):
-        chosen = [_expand(by if by.name is not None else by.rename("group"), rows)]
+        chosen = [_expand(by if by.name is not None else by.rename("group"), result)]
     else:
-        columns = {str(name): factuals[name] for name in factuals}
-        if rows.plans > 1:
-            columns = {PLAN: pd.Series(plan_numbers(factuals.index, rows.plans), name=PLAN)} | columns
+        columns = {str(name): result.factuals[name] for name in result.factuals}
+        if result.plans > 1:
+            columns = {PLAN: pd.Series(plan_numbers(result.factuals.index, result.plans), name=PLAN)} | columns
         chosen = [choose("column", name, columns) for name in ([by] if isinstance(by, str) else by)]
     if not chosen:
         raise InputError("by is an empty list; expected at least one column name, or None for one row over all")
     return [_quartiles(key.reset_index(drop=True)) for key in chosen]
 
 
-def _expand(by: pd.Series, rows: Cases) -> pd.Series:
+def _expand(by: pd.Series, result: "Explanation") -> pd.Series:
     """A value for each row, of as many values as there are rows or people."""
-    count, people = len(rows.status), int(rows.person.max(initial=-1)) + 1
-    if len(by) == count:
+    if len(by) == len(result):
         return by
-    if len(by) == people:
-        return by.iloc[rows.person]
-    there = f"{count} rows" if rows.plans == 1 else f"{count} rows of {people} people"
+    if len(by) == result._count:
+        return by.iloc[result._person]
+    there = f"{len(result)} rows" if result.plans == 1 else f"{len(result)} rows of {result._count} people"
     raise InputError(f"by is a series of {len(by)} values for {there}; expected one value a row, in their order")
 
 
@@ -158,12 +115,6 @@ def change_shares(changed: pd.DataFrame) -> dict[str, float]:
     """The features that change at all, most often first, with the share of the rows in which they do."""
     shares = changed.mean().sort_values(ascending=False, kind="stable") if len(changed) else pd.Series(dtype=float)
     return {str(name): float(share) for name, share in shares[shares > 0].items()}
-
-
-def most_changed(changed: pd.DataFrame, count: int = 3) -> str:
-    """The features that change most often, with the share of rows in which they do."""
-    shares = list(change_shares(changed).items())[:count]
-    return ", ".join(f"{name} {wording.percent(share)}" for name, share in shares)
 
 
 @dataclass(frozen=True)

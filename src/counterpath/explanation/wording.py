@@ -329,8 +329,8 @@ def describe_rows(
             reason=answer["reason"],
             before=value(answer["class_before"]),
             after=value(answer["class_after"]),
-            p_before=_float(answer["probability_before"]),
-            p_after=_float(answer["probability_after"]),
+            p_before=float(answer["probability_before"]),
+            p_after=float(answer["probability_after"]),
             changes=tuple(changes[position]),
             target=value(request["target_class"]),
             confidence=float(request["confidence"]),
@@ -340,10 +340,6 @@ def describe_rows(
         )
         for position, (label, plan, answer) in enumerate(zip(labels, numbers, answers, strict=True))
     ]
-
-
-def _float(value: Any) -> float:
-    return float("nan") if value is None else float(value)
 
 
 @dataclass(frozen=True)
@@ -491,13 +487,13 @@ MEANINGS: dict[str, Meaning] = {
     "copy": Meaning("copies", "the share that is equal to a training row, so somebody's own record", percent),
     "violation": Meaning("immutable changed", "how many immutable features changed; 0 is right", _short),
     "ynn": Meaning("neighbours alike", "share of the five nearest training rows decided the same", percent),
-    "redundancy": Meaning("needless changes", "how many changes, each alone, could be taken back", _short),
+    "redundancy": Meaning("redundant changes", "how many changes, each alone, could be taken back", _short),
     "steps": Meaning("steps", "points on the way there", _short),
     "n": Meaning("n", "how many the means in this row of the table are over"),
     "explained": Meaning("searched", "for how many a counterfactual was looked for"),
     "found": Meaning("found", "the share of the searched ones for whom there is a counterfactual", percent),
     "flip ratio": Meaning("found", "the share of the searched ones with a counterfactual", percent),
-    "local": Meaning("found unaided", "the same without those that were led out of a dead end", percent),
+    "local": Meaning("found unaided", "the same without those for which the fallback was needed", percent),
     "gaps": Meaning("across a gap", "the share reached only where the data have nobody", percent),
     "plans": Meaning("plans each", "how many different plans there are, on average", _short),
     "changes most": Meaning("changes most", "the features that change most often, and in how many"),

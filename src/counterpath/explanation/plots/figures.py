@@ -15,22 +15,20 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
 from counterpath.explanation import wording
-from counterpath.explanation.plots.style import COLORS, INK, MOST_FEATURES, PALETTE, SOFT, figure, plain
+from counterpath.explanation.plots.style import COLORS, INK, MOST_FEATURES, MOST_PATHS, PALETTE, SOFT, figure, plain
 from counterpath.explanation.summary import change_shares, commonest_change
 
 Ranges: TypeAlias = Mapping[str, tuple[float, float]]
 """The smallest and the largest value of each feature that is a number."""
 
-MOST_PATHS = 30
-"""How many paths are drawn on a map: more cover each other."""
 MOST_COMPARED = 9
 """How many features are drawn for several methods, those that most of them change: with the map, a page."""
 
 _UP, _DOWN, _OTHER = "#0072B2", "#D55E00", "#8a929c"
 _PALE = ("#c4cad2", "#ecd08a", "#b5d5c5", "#d9c2dd", "#b8d4ea")
 """Classes where paths have the colours of methods, which must stand out."""
-_LABEL_WIDTH = 26  # characters of a label that fit beside a panel; those of a value beside a narrow one are fewer
-_VALUE_WIDTH = 15
+_LABEL_WIDTH = 26  # characters of a label that fit beside a panel
+_VALUE_WIDTH = 15  # characters of a value that fit between the narrow panels of two methods
 _RASTERIZED = 500  # from so many points on, a drawing of them is smaller as an image than as shapes
 
 
@@ -39,7 +37,7 @@ def draw_changes(
     new: pd.DataFrame,
     changed: pd.DataFrame,
     ranges: Ranges,
-    path: Path | None = None,
+    path: str | Path | None = None,
     unit: str = "row",
 ) -> Figure:
     """Draw how often each feature changes, and beside it by how much.
@@ -129,7 +127,7 @@ def draw_path(
     ranges: Ranges,
     title: str,
     asked: tuple[str, float],
-    path: Path | None = None,
+    path: str | Path | None = None,
     milestones: Sequence[int] = (),
 ) -> Figure:
     """Draw one path: probability, uncertainty where it is known, and every feature that moves.
@@ -222,7 +220,7 @@ def _write_end(axes: Axes, height: float, text: str, size: float = 8, *, at_star
     axes.annotate(text, (0 if at_start else 1, height), xycoords=("axes fraction", "data"), **look)
 
 
-def draw_map(landscape: pd.DataFrame, paths: pd.DataFrame, note: str, path: Path | None = None) -> Figure:
+def draw_map(landscape: pd.DataFrame, paths: pd.DataFrame, note: str, path: str | Path | None = None) -> Figure:
     """Draw the latent map: codes in the colour of the class the model predicts, and paths on top.
 
     Args:
@@ -301,7 +299,7 @@ def draw_side_by_side(
     numeric: Collection[str],
     title: str,
     asked: tuple[str, float],
-    path: Path | None = None,
+    path: str | Path | None = None,
 ) -> Figure:
     """Draw the paths of one row by several methods: on one latent map, and below it a column a method.
 

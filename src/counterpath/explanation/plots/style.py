@@ -33,6 +33,10 @@ SOFT = "#5b6470"
 MOST_FEATURES = 15
 """How many features a figure shows: with more of them it is higher than a page or a screen."""
 
+MOST_PATHS = 30
+"""How many paths are drawn on a map: more cover each other."""
+
+# Text of the size of a page's, no frame that says nothing, and drawings that are equal if what is drawn is.
 _STYLE: Any = {
     "font.size": 9,
     "axes.titlesize": 10,
@@ -46,7 +50,7 @@ _STYLE: Any = {
 
 
 @contextmanager
-def figure(path: Path | None, width: float, height: float) -> "Iterator[Figure]":
+def figure(path: str | Path | None, width: float, height: float) -> "Iterator[Figure]":
     """Draw on a figure of `width` × `height` inches, and save it as `path`.png and `path`.svg, if there is a `path`.
 
     Nothing is written if drawing fails. The figure is its own canvas: no window, no global state.
@@ -60,7 +64,7 @@ def figure(path: Path | None, width: float, height: float) -> "Iterator[Figure]"
         if path is None:
             return
         for suffix, metadata in ((".png", {}), (".svg", {"Date": None})):
-            with atomic(path.with_suffix(suffix)) as temporary:
+            with atomic(Path(path).with_suffix(suffix)) as temporary:
                 fig.savefig(temporary, metadata=metadata)
 
 

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from counterpath.data import constraints
 from counterpath.data.schema import Feature
-from counterpath.data.status import FOUND, StatusCode
+from counterpath.data.status import StatusCode
 from counterpath.explanation import provenance, wording
 from counterpath.explanation.milestones import list_milestones, steps_between
+from counterpath.explanation.plots.style import MOST_PATHS
 from counterpath.explanation.report import Table, charts, render
 from counterpath.explanation.report.charts import Axis, Map
 from counterpath.explanation.result import Explanation
@@ -27,8 +28,6 @@ from counterpath.utils.files import write_text
 
 MOST_LISTED = 2000
 """How many people are listed at a glance: half a megabyte, which a browser still opens at once."""
-MOST_ON_THE_MAP = 30
-"""How many paths the map of everybody has: more cover each other."""
 FEW = 20
 """The means of fewer people say little: a single one of them moves a share by 5 % or more."""
 PLANS_IN_A_TABLE = 3
@@ -39,7 +38,7 @@ MEASURES = ("confidence", "l0", "l1", "ld", "ynn", "redundancy", "violation", "c
 """What the page of a person says about a plan."""
 _FEATURES_AT_FIRST = 8  # that have bars on the first page: with them it is still one page of paper
 _NAMES_AT_A_GLANCE = 4  # of changed features in the list of everybody: a line each
-_PROBABILITIES = (0.0, 1.0)
+_PROBABILITIES = (0.0, 1.0)  # the scale of every probability, so that charts can be compared
 _DIRECTIONS = {constraints.UP: "may only rise", constraints.DOWN: "may only fall"}
 
 
@@ -81,8 +80,7 @@ def write(
     if latent is not None:
         sections.append(Section("Where the paths lead", "latent_map", _map(result, latent)))
     if models or result.diagnostics:
-        shown = ("models", models) if models else ("verbatim", result.diagnostics)
-        sections.append(Section("Are the models good enough?", *shown))
+        sections.append(Section("Are the models good enough?", "models", models or result.diagnostics))
     sections.append(Section("How this was made", "provenance", _provenance(result, about)))
     sections.append(Section(f"All {unit} at a glance", "overview", _overview(result, len(sheets), unit), "page"))
     if sheets:
@@ -120,9 +118,7 @@ def _key_numbers(result: Explanation, unit: str) -> dict[str, str]:
 
 def _most_changed(result: Explanation) -> dict[str, Any]:
     """What changes most, as bars; the rest by name."""
-    found, names = result.status["status"].isin(FOUND).to_numpy(), list(result.schema.names)
-    old, new, changed = (frame[found][names] for frame in (result.factuals, result.counterfactuals, result.changed))
-    features = tally(old, new, changed, result._numeric)
+    features = tally(*result._found, result._numeric)
     rows = []
     for each in features[:_FEATURES_AT_FIRST]:
         other = max(each.share - each.up - each.down, 0.0)
@@ -190,7 +186,7 @@ def _map(result: Explanation, latent: Map) -> dict[str, Any]:
     """The latent map with the first of the paths that have more than one step."""
     steps = result.paths["row"].value_counts()
     moving = sorted(steps[steps > 1].index.tolist())
-    shown = moving[:MOST_ON_THE_MAP]
+    shown = moving[:MOST_PATHS]
     paths = [path for _, path in result.paths[result.paths["row"].isin(shown)].groupby("row")]
     more = f" of {len(moving)}" if len(moving) > len(shown) else ""
     caption = f"{len(shown)}{more} path{'' if len(moving) == 1 else 's'} on the latent map"
@@ -288,31 +284,14 @@ def _overview(result: Explanation, pages: int, unit: str) -> dict[str, Any]:
     return {"table": table, "pages": pages, "total": total, "hidden": total - len(rows), "unit": unit}
 
 
-class Fact(NamedTuple):
-    """A feature of a person: its value, what holds it, for instance "immutable", and what else to know about it."""
-
-    feature: str
-    value: str
-    held: list[str]
-    notes: list[str]
-
-
-class Line(NamedTuple):
-    """A line of the table of a path: a name, its value at the first and at the last point, and a chart between."""
-
-    name: str
-    now: str
-    then: str
-    chart: Markup
-
-
 class Plan(NamedTuple):
     """The path of a plan, or to the closest point that was reached if there is none.
 
     Attributes:
         row: All that there is to say about it.
         points: The points of its path; empty if it was not kept.
-        lines: How it goes along the path; empty if that has fewer than two points.
+        lines: How it goes along the path, each a name, the values now and then, and a chart; empty if the path has
+            fewer than two points.
         changes: Only what changes.
         hidden: How many features that end as they were are not among the lines.
         measures: The measures of its end.
@@ -320,28 +299,14 @@ class Plan(NamedTuple):
 
     row: Row
     points: pd.DataFrame
-    lines: list[Line]
+    lines: list[tuple[str, str, str, Markup]]
     changes: Table
     hidden: int
     measures: Mapping[str, float]
 
 
-class Sheet(NamedTuple):
-    """The page of one person: what is said, the decision as a gauge, plans side by side, paths, costs, features, map."""
-
-    person: Person
-    css: str
-    gauge: Markup | None
-    reasons: list[str]
-    compared: list[Table]
-    plans: list[Plan]
-    costs: Table | None
-    facts: list[Fact]
-    map: Markup | None
-
-
-def _sheets(result: Explanation, most: int, latent: Map | None) -> list[Sheet]:
-    """The pages of the first people."""
+def _sheets(result: Explanation, most: int, latent: Map | None) -> list[dict[str, Any]]:
+    """The pages of the first people: what is said, the decision as a gauge, the plans, their costs, and who it is."""
     if not most or not len(result):
         return []
     measures, paths = result.measures(), dict(list(result.paths.groupby("row")))
@@ -358,17 +323,17 @@ def _sheets(result: Explanation, most: int, latent: Map | None) -> list[Sheet]:
         ]
         across = all(row.status is StatusCode.CROSSES_GAP for row in person.found)
         sheets.append(
-            Sheet(
-                person=person,
-                css="gap" if person.found and across else "yes" if person.first.status.valid else "",
-                gauge=_gauge(person.first),
-                reasons=_reasons(person),
-                compared=_compared(person.found),
-                plans=[plan for plan in plans if plan.row.changes or len(plan.points)],
-                costs=_costs([plan for plan in plans if plan.measures]),
-                facts=_facts(result, positions[number][0], person),
-                map=_person_map([plan.points for plan in plans if len(plan.points)], person.first.label, latent),
-            )
+            {
+                "person": person,
+                "css": "gap" if person.found and across else "yes" if person.first.status.valid else "",
+                "gauge": _gauge(person.first),
+                "reasons": _reasons(person),
+                "compared": _compared(person.found),
+                "plans": [plan for plan in plans if plan.row.changes or len(plan.points)],
+                "costs": _costs([plan for plan in plans if plan.measures]),
+                "facts": _facts(result, positions[number][0], person),
+                "map": _person_map([plan.points for plan in plans if len(plan.points)], person.first.label, latent),
+            }
         )
     return sheets
 
@@ -414,13 +379,13 @@ def _costs(plans: Sequence[Plan]) -> Table | None:
     return Table(["measure", *heads, "meaning"], rows, css="costs")
 
 
-def _facts(result: Explanation, position: int, person: Person) -> list[Fact]:
-    """Every feature of a person, what holds it, and what else is to be known about it."""
+def _facts(result: Explanation, position: int, person: Person) -> list[tuple[str, str, list[str], list[str]]]:
+    """Every feature of a person, its value, what holds it, for instance "immutable", and what else to know about it."""
     values, imputed = result.factuals.iloc[position], result.status["imputed"].iloc[position]
     changed = {change.feature for row in person.found for change in row.changes}
     marks = {"filled in": imputed, "changes": changed}
     return [
-        Fact(
+        (
             feature.name,
             wording.value(values[feature.name]),
             _constraints(feature, result.request),
@@ -476,23 +441,23 @@ def _lines(
     detours: Sequence[str],
     ranges: Mapping[str, tuple[float, float]],
     stops: Sequence[int],
-) -> list[Line]:
+) -> list[tuple[str, str, str, Markup]]:
     """Probability, uncertainty, what changes, and what moves and ends as it was, each along the path."""
     axis = Axis(path["step"].to_numpy(float), stops)
     values = path["probability"].to_numpy(float)
     name = f"probability of {wording.outcome(row.target)}, {wording.value(row.confidence)} asked"
     chart = axis.line(values, _PROBABILITIES, "p", level=row.confidence) + axis.numbers(values, _PROBABILITIES)
-    lines = [Line(name, wording.probability(values[0]), wording.probability(values[-1]), chart)]
+    lines = [(name, wording.probability(values[0]), wording.probability(values[-1]), chart)]
     uncertainty = path["uncertainty"].to_numpy(float)
     if np.isfinite(uncertainty).all():
         now, then = (wording.value(value, digits=2) for value in uncertainty[[0, -1]])
-        lines.append(Line("uncertainty", now, then, axis.line(uncertainty, (0.0, float(uncertainty.max())), "u")))
+        lines.append(("uncertainty", now, then, axis.line(uncertainty, (0.0, float(uncertainty.max())), "u")))
     for change in row.changes:
         chart = _feature_chart(axis, features[change.feature], ranges.get(change.feature))
-        lines.append(Line(change.feature, change.old, change.new, chart))
+        lines.append((change.feature, change.old, change.new, chart))
     for name in detours[:MOST_DETOURS]:
         value = wording.value(features[name].iloc[0])
-        lines.append(Line(name, value, value, _feature_chart(axis, features[name], ranges.get(name), is_detour=True)))
+        lines.append((name, value, value, _feature_chart(axis, features[name], ranges.get(name), is_detour=True)))
     return lines
 
 
