@@ -5,7 +5,7 @@
     python benchmarks/batch.py --what large --rows 10000000 --device cuda
     python benchmarks/batch.py --what all --out docs/results/batch/cpu-2-cores.json
 
-| what | is asked |
+| what | is promised |
 |---|---|
 | kill | `kill -9` at random moments, of the job and of a worker, on both engines: in the end the same files |
 | disk | full in each file that is written: a clear error, nothing half-written, and it goes on when there is room |
@@ -31,15 +31,15 @@ from typing import Annotated, Any
 
 import typer
 from batching import damage, disks, engines, kills, large, memory, processes, speed
-from batching.jobs import Order
-from batching.material import ASKED, folder_of, parquet_file, small_model
+from batching.jobs import BatchCommand
+from batching.material import OPTIONS, folder_of, parquet_file, small_model
 from rich.console import Console
 
 import counterpath as cp
 from counterpath.cli.demo import fitted
 from counterpath.utils.files import write_json
 
-KILLS = 20
+KILLS = 20  # of each kind: the chance that a weak moment of a tenth of a run is never hit is an eighth
 ROWS = {
     "kill": 20_000,
     "disk": 900,
@@ -50,58 +50,62 @@ ROWS = {
     "memory": 1_000_000,
 }
 """How many rows there are, if nobody says."""
-FILES = 3
+FILES = 3  # one is damaged: the first of all, or one between others
 SLOW = {"rsgd": 5}
 """By how much fewer rows a method is measured that takes longer."""
 _console = Console(width=160)
 
 
 def kill(rows: int, scratch: Path, engine: str, count: int) -> dict[str, Any]:
-    order = _small(scratch, rows, rows // 50).plus("--engine", engine)
+    command = _small(scratch, rows, rows // 50).with_options("--engine", engine)
     words = kills.WORKERS[engine]
     before = processes.named(words[0])
-    undisturbed = order.run(scratch / "whole")
+    undisturbed = command.run(scratch / "whole")
     if undisturbed.code:
-        return _judged({"faults": [undisturbed.messages.strip()[-500:]]})
+        return _with_verdict({"faults": [undisturbed.messages.strip()[-500:]]})
     seconds, whole = undisturbed.seconds, scratch / "whole"
     found = {
         "engine": engine,
         "seconds": seconds,
-        "starter": kills.kill_starters(order, whole, seconds, count, 0, scratch / "starter"),
-        "worker": kills.kill_workers(order, whole, count, 1, scratch / "worker", words),
+        "starter": kills.kill_starters(command, whole, seconds, count, 0, scratch / "starter"),
+        "worker": kills.kill_workers(command, whole, count, 1, scratch / "worker", words),
         "survivors": kills.survivors(before, words[0]),
     }
     jobs = [*found["starter"]["jobs"], *found["worker"]["jobs"]]
     wrong = [fault for job in jobs for fault in job["faults"]]
-    return _judged(found | {"faults": [*wrong, *(f"still there: {title}" for title in found["survivors"])]})
+    return _with_verdict(found | {"faults": [*wrong, *(f"still there: {title}" for title in found["survivors"])]})
 
 
 def disk(rows: int, scratch: Path) -> dict[str, Any]:
-    order = _small(scratch, rows, rows // 9).plus("--workers", "1")
+    command = _small(scratch, rows, rows // 9).with_options("--workers", "1")
     whole = scratch / "whole"
-    order.run(whole)
-    check = partial(disks.check, order, whole)
+    command.run(whole)
+    check = partial(disks.check, command, whole)
     cases = [check(file, free, _fresh(scratch / "case")) for file, free in disks.tight(whole).items()]
     cases.append(check("", 10_000, _fresh(scratch / "case"), inodes=9))  # there may be room, and no names left
-    return _judged({"cases": cases, "faults": [fault for case in cases for fault in case["faults"]]})
+    return _with_verdict({"cases": cases, "faults": [fault for case in cases for fault in case["faults"]]})
 
 
 def truncated(rows: int, scratch: Path) -> dict[str, Any]:
     cases, small = [], _small(scratch, 10, rows // 9)
     for suffix, kinds in ((".parquet", damage.PARQUET), (".csv", damage.CSV)):
-        order = Order(small.model, folder_of(scratch / f"all{suffix}", FILES, rows // FILES, suffix), small.options)
+        command = BatchCommand(
+            small.model, folder_of(scratch / f"all{suffix}", FILES, rows // FILES, suffix), small.options
+        )
         whole = scratch / f"whole{suffix}"
-        order.run(whole)
+        command.run(whole)
         for kind, harm in kinds.items():
             # The first file of all is the hardest: nothing is done yet when it goes wrong.
-            for place in (0, 1):
-                case = damage.check(order, whole, f"part-{place}{suffix}", harm, _fresh(scratch / "case"))
+            for number in (0, 1):
+                case = damage.check(command, whole, f"part-{number}{suffix}", harm, _fresh(scratch / "case"))
                 cases.append({"damage": kind, **case})
-    return _judged({"cases": cases, "faults": [fault for case in cases for fault in case["faults"]]})
+    return _with_verdict({"cases": cases, "faults": [fault for case in cases for fault in case["faults"]]})
 
 
 def identical(rows: int, scratch: Path) -> dict[str, Any]:
-    return engines.compare(Order(_demo(scratch), parquet_file(scratch / "rows.parquet", rows), ASKED), rows, scratch)
+    return engines.compare(
+        BatchCommand(_demo(scratch), parquet_file(scratch / "rows.parquet", rows), OPTIONS), rows, scratch
+    )
 
 
 def throughput(rows: int, scratch: Path, repeats: int) -> dict[str, Any]:
@@ -118,13 +122,13 @@ def many(rows: int, scratch: Path, method: str, device: str, model: Path | None)
 def peaks(rows: int, scratch: Path) -> dict[str, Any]:
     model = small_model(scratch / "model")
     files = {count: parquet_file(scratch / f"{count}.parquet", count) for count in (rows // 10, rows)}
-    return memory.compare({count: Order(model, file, ASKED) for count, file in files.items()}, scratch)
+    return memory.compare({count: BatchCommand(model, file, OPTIONS) for count, file in files.items()}, scratch)
 
 
-def _small(scratch: Path, rows: int, shard: int) -> Order:
+def _small(scratch: Path, rows: int, shard: int) -> BatchCommand:
     """A job with a small model, in shards of so many rows."""
     file = parquet_file(scratch / "rows.parquet", rows)
-    return Order(small_model(scratch / "model"), file, (*ASKED, "--shard-rows", str(shard)))
+    return BatchCommand(small_model(scratch / "model"), file, (*OPTIONS, "--shard-rows", str(shard)))
 
 
 def _demo(scratch: Path) -> Path:
@@ -137,7 +141,7 @@ def _fresh(folder: Path) -> Path:
     return folder
 
 
-def _judged(found: dict[str, Any]) -> dict[str, Any]:
+def _with_verdict(found: dict[str, Any]) -> dict[str, Any]:
     return found | {"held": not found["faults"]}
 
 
@@ -171,10 +175,10 @@ def main(
         _console.print_json(data=found[name])
         if out is not None:
             write_json(out, found)
-    judged = {name: one["held"] for name, one in found.items() if isinstance(one, dict)}
-    for name, held in judged.items():
+    verdicts = {name: one["held"] for name, one in found.items() if isinstance(one, dict)}
+    for name, held in verdicts.items():
         _console.print(f"{'yes' if held else 'NO ':<4}{name}")
-    sys.exit(0 if all(judged.values()) else 1)
+    sys.exit(0 if all(verdicts.values()) else 1)
 
 
 if __name__ == "__main__":

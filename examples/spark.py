@@ -21,7 +21,7 @@ import pyarrow as pa
 import torch
 
 import counterpath as cp
-from counterpath.batch.results import WHERE, answer, answers_schema
+from counterpath.batch.results import ORIGIN, counterfactuals_schema, explain_rows
 from counterpath.utils.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ PANDAS_TYPES = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
 """Types that can hold a gap: without them, one gap in a batch makes floating-point numbers of whole ones."""
 
 NUMBER = r"(?<='), row \d+:"
-"""What a reason calls a row that cannot be used: by its number, which here is that in its batch and tells nothing."""
+"""How a reason names a row that cannot be used: by its number, which here is that in its batch and says nothing."""
 
 
 def loaded(model: str) -> cp.Explainer:
@@ -44,13 +44,13 @@ def loaded(model: str) -> cp.Explainer:
 def explained(
     batches: Iterator[pd.DataFrame], model: str, request: Mapping[str, Any], ids: pa.Schema
 ) -> Iterator[pd.DataFrame]:
-    """Explain batch after batch; a row's answer does not depend on which others are in its batch.
+    """Explain batch after batch; a row's result does not depend on which others are in its batch.
 
     Args:
         batches: Tables with the features of the model and the columns of `ids`.
         model: The model directory.
-        request: What to ask, as arguments of `Explainer.explain`.
-        ids: Columns that are carried along, with their types.
+        request: What is asked, as arguments of `Explainer.explain`.
+        ids: Columns that are copied to the results, with their types.
 
     Yields:
         Tables with the columns that `columns` names, one row a row, or one for each row and plan.
@@ -58,38 +58,45 @@ def explained(
     explainer = loaded(model)  # once a task; a cache of ours would not do, because Spark sends functions anew with each
     for batch in batches:
         rows = batch.reset_index(drop=True)
-        carried = pa.Table.from_pandas(rows[ids.names], ids, preserve_index=False).replace_schema_metadata()
-        answers = answer(explainer, {**request, "keep": "end"}, rows[list(explainer.schema_.names)], carried)
-        table = answers.counterfactuals.drop_columns(list(WHERE)).to_pandas(types_mapper=PANDAS_TYPES.get)
+        copied = pa.Table.from_pandas(rows[ids.names], ids, preserve_index=False).replace_schema_metadata()
+        found = explain_rows(explainer, {**request, "paths": "end"}, rows[list(explainer.schema_.names)], copied)
+        table = found.counterfactuals.drop_columns(list(ORIGIN)).to_pandas(types_mapper=PANDAS_TYPES.get)
         table["reason"] = table["reason"].str.replace(NUMBER, ":", regex=True)
         yield table
 
 
 def columns(explainer: cp.Explainer, request: Mapping[str, Any], ids: pa.Schema) -> pa.Schema:
     """The columns of what `explained` yields: those of a batch job, but for the file and the row number."""
-    schema = answers_schema(explainer.schema_, explainer.classes_, ids, request.get("plans", 1))
-    return pa.schema([field for field in schema if field.name not in WHERE])
+    schema = counterfactuals_schema(explainer.schema_, explainer.classes_, ids, request.get("plans", 1))
+    return pa.schema([field for field in schema if field.name not in ORIGIN])
 
 
 def ddl(schema: pa.Schema) -> str:
-    """The same columns as Spark is told of them: `age` bigint, and so on."""
-    for field in schema:
-        if field.type not in SPARK_TYPES:
-            known = ", ".join(SPARK_TYPES.values())
-            raise InputError(f"column {field.name!r} is of type {field.type}; cast it to one of: {known}")
+    """The same columns in Spark's own form: `age` bigint, and so on."""
     names = {field.name: field.name.replace("`", "``") for field in schema}
-    return ", ".join(f"`{names[field.name]}` {SPARK_TYPES[field.type]}" for field in schema)
+    return ", ".join(f"`{names[field.name]}` {_spark_type(field.type, field.name)}" for field in schema)
+
+
+def _spark_type(kind: pa.DataType, column: str) -> str:
+    if pa.types.is_list(kind):
+        return f"array<{_spark_type(kind.value_type, column)}>"
+    if pa.types.is_struct(kind):
+        return f"struct<{', '.join(f'{field.name}: {_spark_type(field.type, column)}' for field in kind)}>"
+    if kind not in SPARK_TYPES:
+        known = ", ".join(SPARK_TYPES.values())
+        raise InputError(f"column {column!r} is of type {kind}; cast it to one of: {known}")
+    return SPARK_TYPES[kind]
 
 
 def in_spark(people: "DataFrame", model: str, request: Mapping[str, Any], ids: Sequence[str]) -> "DataFrame":
-    """The rows of a Spark table explained, as a Spark table; nothing is computed before somebody asks for its rows."""
+    """The rows of a Spark table explained, as a Spark table; nothing is computed before its rows are needed."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     explainer = loaded(model)
-    carried = to_arrow_schema(people.select(*(f"`{name}`" for name in ids)).schema)
-    wanted = [*ids, *explainer.schema_.names]
-    work = functools.partial(explained, model=model, request=request, ids=carried)
-    return people.select(*(f"`{name}`" for name in wanted)).mapInPandas(work, ddl(columns(explainer, request, carried)))
+    copied = to_arrow_schema(people.select(*(f"`{name}`" for name in ids)).schema)
+    needed = people.select(*(f"`{name}`" for name in (*ids, *explainer.schema_.names)))
+    explain = functools.partial(explained, model=model, request=request, ids=copied)
+    return needed.mapInPandas(explain, ddl(columns(explainer, request, copied)))
 
 
 def main() -> None:
@@ -100,7 +107,7 @@ def main() -> None:
     people = data.test.drop(columns=data.target).head(60).reset_index(drop=True)
     people.insert(0, "applicant", [f"a{number:05d}" for number in range(len(people))])
     request, ids = {"target_class": 1, "confidence": 0.6}, pa.schema([("applicant", pa.string())])
-    print("Spark is told:", ddl(columns(explainer, request, ids)), "\n")
+    print("The columns in Spark:", ddl(columns(explainer, request, ids)), "\n")
 
     with tempfile.TemporaryDirectory() as folder:
         model = str(explainer.save(Path(folder) / "model"))
@@ -109,7 +116,7 @@ def main() -> None:
         whole = pd.concat(explained(iter([people]), model, request, ids), ignore_index=True)
     print(found[["applicant", "status", "education-num", "hours-per-week", "probability_after"]].head(5), "\n")
     print(found["status"].value_counts().to_dict())
-    print("Other batches give the same answers:", found.equals(whole))
+    print("Other batches give the same results:", found.equals(whole))
 
 
 def submitted(model: str, rows: str, out: str, *ids: str) -> None:
@@ -117,8 +124,8 @@ def submitted(model: str, rows: str, out: str, *ids: str) -> None:
     from pyspark.sql import SparkSession
 
     spark = SparkSession.builder.appName("counterpath").getOrCreate()
-    answers = in_spark(spark.read.parquet(rows), model, {"target_class": 1, "method": "nearest"}, ids)
-    answers.write.mode("overwrite").parquet(out)
+    results = in_spark(spark.read.parquet(rows), model, {"target_class": 1, "method": "nearest"}, ids)
+    results.write.mode("overwrite").parquet(out)
     spark.read.parquet(out).groupBy("status").count().orderBy("status").show()
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from .jobs import Ended, Order, faults, half_written
+from .jobs import BatchCommand, CommandResult, faults, half_written
 
-QUARANTINED = 4
+QUARANTINED = 4  # the exit code: see `counterpath.cli.EXIT_CODES`
 
 
 def cut(length: Callable[[int], int]) -> Callable[[Path], None]:
@@ -24,7 +24,7 @@ def cut(length: Callable[[int], int]) -> Callable[[Path], None]:
 
 
 def scribble(path: Path) -> None:
-    """Overwrite the pages of a column in the middle of a Parquet file: the footer still tells of all rows."""
+    """Overwrite the pages of a column in the middle of a Parquet file: the footer still counts all rows."""
     with pq.ParquetFile(path) as file:
         group = file.metadata.row_group(0)
         chunk = group.column(group.num_columns // 2)
@@ -59,20 +59,20 @@ PARQUET: dict[str, Callable[[Path], None]] = {
 CSV: dict[str, Callable[[Path], None]] = {"a quote left open": open_quote, "a row too wide": wide_row}
 
 
-def damaged(order: Order, name: str, damage: Callable[[Path], None], scratch: Path) -> Order:
-    """The order on a copy of its folder in which one file is damaged."""
+def damaged(command: BatchCommand, name: str, damage: Callable[[Path], None], scratch: Path) -> BatchCommand:
+    """The command on a copy of its folder in which one file is damaged."""
     rows = scratch / "in"
-    shutil.copytree(order.rows, rows)
+    shutil.copytree(command.rows, rows)
     damage(rows / name)
-    return replace(order, rows=rows)
+    return replace(command, rows=rows)
 
 
-def repair(order: Order, whole: Order, name: str) -> None:
+def repair(command: BatchCommand, whole: BatchCommand, name: str) -> None:
     """Put the good file in the place of the damaged one."""
-    shutil.copyfile(whole.rows / name, order.rows / name)
+    shutil.copyfile(whole.rows / name, command.rows / name)
 
 
-def complaints(ended: Ended, out: Path, name: str) -> list[str]:
+def problems(ended: CommandResult, out: Path, name: str) -> list[str]:
     """What is wrong with how a job ended that met one damaged file."""
     found = half_written(out)
     if ended.code != QUARANTINED:
@@ -88,12 +88,14 @@ def complaints(ended: Ended, out: Path, name: str) -> list[str]:
     return found
 
 
-def check(order: Order, whole: Path, name: str, damage: Callable[[Path], None], scratch: Path) -> dict[str, Any]:
+def check(
+    command: BatchCommand, whole: Path, name: str, damage: Callable[[Path], None], scratch: Path
+) -> dict[str, Any]:
     """Run a job on a folder with one damaged file, repair the file, and run it again."""
-    harmed, out = damaged(order, name, damage, scratch), scratch / "out"
+    harmed, out = damaged(command, name, damage, scratch), scratch / "out"
     first = harmed.run(out)
-    found = complaints(first, out, name)
-    repair(harmed, order, name)
+    found = problems(first, out, name)
+    repair(harmed, command, name)
     second = harmed.run(out)
     if second.code:
         found.append(f"after the repair: exit code {second.code}: {second.messages.strip()[-300:]}")

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from .jobs import Ended, Order, faults, half_written
+from .jobs import BatchCommand, CommandResult, faults, half_written
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
-CANNOT_GO_ON = 2
+CANNOT_GO_ON = 2  # the exit code: see `counterpath.cli.EXIT_CODES`
 _ROOM = "size=64m,nr_inodes=10000"
-_INODES = 1000
+_INODES = 1000  # more than any of these jobs has files
 
 
 class NotPermittedError(Exception):
@@ -21,28 +21,28 @@ class NotPermittedError(Exception):
 
 
 @contextmanager
-def small_disk(place: Path, free: int, *, inodes: int = _INODES) -> Iterator[Path]:
-    """A file system with so many free pages at a place; what is there is gone at the end.
+def small_disk(path: Path, free: int, *, inodes: int = _INODES) -> Iterator[Path]:
+    """A file system with so many free pages at a path; what is there is gone at the end.
 
     Raises:
         NotPermittedError: This user may not mount one, or the system has none of that kind.
     """
-    place.mkdir(parents=True, exist_ok=True)
+    path.mkdir(parents=True, exist_ok=True)
     options = f"size={(free + 1) * PAGE},nr_inodes={inodes}"  # a page more, since 0 would mean as many as you like
     try:
-        subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", str(place)], check=True, capture_output=True)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", str(path)], check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError) as error:
         raise NotPermittedError(f"a tmpfs cannot be mounted: {getattr(error, 'stderr', b'') or error}") from error
     try:
-        (place / "taken").write_bytes(bytes(PAGE))
-        yield place
+        (path / "taken").write_bytes(bytes(PAGE))
+        yield path
     finally:
-        subprocess.run(["umount", "--lazy", str(place)], check=True)
+        subprocess.run(["umount", "--lazy", str(path)], check=True)
 
 
-def make_room(place: Path) -> None:
+def make_room(path: Path) -> None:
     """Let a file system be as large as a job needs."""
-    subprocess.run(["mount", "-o", f"remount,{_ROOM}", str(place)], check=True, capture_output=True)
+    subprocess.run(["mount", "-o", f"remount,{_ROOM}", str(path)], check=True, capture_output=True)
 
 
 def pages(path: Path) -> int:
@@ -63,29 +63,31 @@ def tight(whole: Path) -> dict[str, int]:
     }
 
 
-def complaints(ended: Ended, out: Path, file: str) -> list[str]:
+def problems(ended: CommandResult, out: Path, file: str) -> list[str]:
     """What is wrong with how a job ended that found the disk full in a file."""
     found = half_written(out)
     if ended.code != CANNOT_GO_ON:
         found.append(f"exit code {ended.code}, expected {CANNOT_GO_ON}")
     if "Traceback" in ended.messages:
         found.append("the messages have a traceback")
-    told = ended.messages.strip().splitlines()[-1:]
-    wanted = ("No space left on device", "Make room", "same command again", file)
-    found += [f"the error does not say {words!r}: {told}" for words in wanted if not told or words not in told[0]]
+    error = ended.messages.strip().splitlines()[-1:]
+    expected = ("No space left on device", "Make room", "same command again", file)
+    found += [f"the error does not say {words!r}: {error}" for words in expected if not error or words not in error[0]]
     return found
 
 
-def check(order: Order, whole: Path, file: str, free: int, scratch: Path, *, inodes: int = _INODES) -> dict[str, Any]:
+def check(
+    command: BatchCommand, whole: Path, file: str, free: int, scratch: Path, *, inodes: int = _INODES
+) -> dict[str, Any]:
     """Run a job on a disk of a size at which it is full in a certain file, make room, and run it again."""
     with small_disk(scratch / "disk", free, inodes=inodes) as disk:
         out = disk / "out"
-        first = order.run(out)
-        found = complaints(first, out, file.split(" ")[0])
-        second = order.run(out)  # it is still full: nothing may be lost by another try
-        found += complaints(second, out, "")
+        first = command.run(out)
+        found = problems(first, out, file.split(" ")[0])
+        second = command.run(out)  # it is still full: nothing may be lost by another try
+        found += problems(second, out, "")
         make_room(disk)
-        third = order.run(out)
+        third = command.run(out)
         found += [] if third.code == 0 else [f"with room: exit code {third.code}: {third.messages.strip()[-300:]}"]
         found += faults(out, whole) if third.code == 0 else []
     shutil.rmtree(scratch / "disk")

@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-from .jobs import Order, faults
+from .jobs import BatchCommand, faults
 
 
-def compare(order: Order, rows: int, scratch: Path) -> dict[str, Any]:
+def compare(command: BatchCommand, rows: int, scratch: Path) -> dict[str, Any]:
     """Run a job on both engines: the tables must be equal to the byte, and hold every row exactly once."""
-    ended = {name: order.plus("--engine", name).run(scratch / name) for name in ("local", "ray")}
+    ended = {name: command.with_options("--engine", name).run(scratch / name) for name in ("local", "ray")}
     found = [f"{name}: exit code {one.code}: {one.messages.strip()[-500:]}" for name, one in ended.items() if one.code]
     found = found or [
         *faults(scratch / "local", scratch / "local"),  # whether each row is there once is seen without the other

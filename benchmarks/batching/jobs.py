@@ -16,11 +16,11 @@ import pyarrow.parquet as pq
 
 _TABLES = ("counterfactuals", "milestones")
 _OF_A_RUN = ("seconds", "busy_seconds", "engine", "workers")
-"""What the summary says of how the work was done, and not of what came of it."""
+"""What the summary says of how the work was done, and not of its results."""
 
 
 @dataclass(frozen=True)
-class Ended:
+class CommandResult:
     """How a command ended: its exit code, its seconds, and what it wrote."""
 
     code: int
@@ -30,7 +30,7 @@ class Ended:
 
 
 @dataclass(frozen=True)
-class Order:
+class BatchCommand:
     """A `counterpath batch` command without the folder for its results.
 
     Attributes:
@@ -43,7 +43,7 @@ class Order:
     rows: Path
     options: tuple[str, ...] = ()
 
-    def plus(self, *options: str) -> "Order":
+    def with_options(self, *options: str) -> "BatchCommand":
         """The same with more options."""
         return replace(self, options=(*self.options, *options))
 
@@ -55,30 +55,31 @@ class Order:
         """Start it, and return at once; its messages go to a file beside the results, see `messages`."""
         out.parent.mkdir(parents=True, exist_ok=True)
         with messages(out).open("a") as log:
-            command = [sys.executable, "-m", "counterpath.cli", *self.arguments(out)]
-            return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log, text=True)
+            return subprocess.Popen(self._words(out), stdout=subprocess.DEVNULL, stderr=log, text=True)
 
-    def run(self, out: Path) -> Ended:
+    def run(self, out: Path) -> CommandResult:
         """Run it to its end."""
         started = time.monotonic()
-        command = [sys.executable, "-m", "counterpath.cli", *self.arguments(out)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        return Ended(done.returncode, time.monotonic() - started, done.stdout, done.stderr)
+        done = subprocess.run(self._words(out), capture_output=True, text=True, check=False)
+        return CommandResult(done.returncode, time.monotonic() - started, done.stdout, done.stderr)
+
+    def _words(self, out: Path) -> list[str]:
+        return [sys.executable, "-m", "counterpath.cli", *self.arguments(out)]
 
 
 def messages(out: Path) -> Path:
-    """Where `Order.start` has the messages written; beside the results, so that nothing of it is counted as one."""
+    """Where `BatchCommand.start` has the messages written; beside the results, of which it is none."""
     return out.with_name(f"{out.name}.log")
 
 
-def done(out: Path) -> int:
+def count_done(out: Path) -> int:
     """How many shards are recorded."""
     journal = out / "shards.jsonl"
     return journal.read_bytes().count(b"\n") if journal.exists() else 0
 
 
 def fingerprints(out: Path) -> dict[str, str]:
-    """The SHA-256 of every table of results, by its place."""
+    """The SHA-256 of every table of results, by its path."""
     return {
         path.relative_to(out).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
         for name in _TABLES
@@ -108,7 +109,7 @@ def faults(out: Path, whole: Path) -> list[str]:
     if not found:
         found += _misplaced(out)
     for name in ("manifest.json", "summary.json"):
-        if _lasting(out / name) != _lasting(whole / name):
+        if _without_run(out / name) != _without_run(whole / name):
             found.append(f"{name} differs")
     return found
 
@@ -129,7 +130,7 @@ def _leftovers(out: Path) -> list[str]:
 
 
 def _recorded(out: Path) -> Counter[str]:
-    lines = (out / "shards.jsonl").read_text(encoding="utf-8").splitlines() if done(out) else []
+    lines = (out / "shards.jsonl").read_text(encoding="utf-8").splitlines() if count_done(out) else []
     return Counter(json.loads(line)["shard"] for line in lines)
 
 
@@ -145,7 +146,7 @@ def _misplaced(out: Path) -> list[str]:
     return [f"rows of {name} are not there exactly once and in order" for name in wrong]
 
 
-def _lasting(path: Path) -> Any:
+def _without_run(path: Path) -> Any:
     """What a file says, without what differs from run to run."""
     if not path.exists():
         return None

@@ -9,7 +9,7 @@ from subprocess import Popen
 from typing import Any
 
 from . import processes
-from .jobs import Order, done, faults, messages
+from .jobs import BatchCommand, count_done, faults, messages
 
 WORKERS = {"local": ("counterpath.batch.worker",), "ray": ("ray::MapWorker",)}
 """What the command lines of the workers of an engine have in them."""
@@ -17,17 +17,20 @@ DEATHS = 2
 """So many workers of one job may die, whichever shards they have: at the third death a shard is given up."""
 _STARTING = 5.0
 """About as many seconds as a worker takes to start."""
-_PATIENCE = 600.0
+_TIMEOUT = 600.0
+"""Seconds within which a job of these sizes ends, however busy the machine."""
 
 
-def kill_starters(order: Order, whole: Path, seconds: float, count: int, seed: int, scratch: Path) -> dict[str, Any]:
+def kill_starters(
+    command: BatchCommand, whole: Path, seconds: float, count: int, seed: int, scratch: Path
+) -> dict[str, Any]:
     """Kill what the user started, at moments spread over all of an undisturbed run, and start it again.
 
     Every other time or so the job is killed again before it may end. Then it must end as if nothing had been. If a run
     ends before its moment, the machine has become faster: later moments are spread over what that run took.
 
     Args:
-        order: What is run.
+        command: What is run.
         whole: The results of a run that nothing happened to.
         seconds: How long that took.
         count: How many kills.
@@ -40,10 +43,10 @@ def kill_starters(order: Order, whole: Path, seconds: float, count: int, seed: i
         again = True
         while left and again:
             moment, again = random.uniform(0, seconds), random.random() < 0.5
-            with order.start(out) as process:
+            with command.start(out) as process:
                 took = _ended(process, moment)
                 if took is None:
-                    before = done(out)
+                    before = count_done(out)
                     processes.kill(process.pid)
             if took is not None:
                 missed, again = missed + 1, False
@@ -52,35 +55,35 @@ def kill_starters(order: Order, whole: Path, seconds: float, count: int, seed: i
             left -= 1
             kills.append({"second": moment, "shards_done": before, "begun": (out / "manifest.json").exists()})
         if kills:
-            jobs.append({"kills": kills, **_finished(order, out, whole)})
+            jobs.append({"kills": kills, **_finished(command, out, whole)})
         shutil.rmtree(out, ignore_errors=True)
     return {"kills": count, "missed": missed, "jobs": jobs}
 
 
 def kill_workers(
-    order: Order, whole: Path, count: int, seed: int, scratch: Path, words: tuple[str, ...]
+    command: BatchCommand, whole: Path, count: int, seed: int, scratch: Path, words: tuple[str, ...]
 ) -> dict[str, Any]:
     """Kill workers while they start and while they work, in any shard: the job goes on by itself.
 
-    Moments are told by how many shards are done, or a third of them by the seconds since there are workers.
+    Moments are given by how many shards are done, or a third of them by the seconds since there are workers.
 
     Args:
-        order: What is run.
+        command: What is run.
         whole: The results of a run that nothing happened to.
         count: How many kills.
         seed: Of the moments.
         scratch: A folder for the results.
         words: What the command lines of workers have in them.
     """
-    random, jobs, missed, left, shards = Random(seed), [], 0, count, done(whole)
+    random, jobs, missed, left, shards = Random(seed), [], 0, count, count_done(whole)
     while left:
         out, kills = scratch / f"job-{len(jobs)}", []
-        with order.start(out) as process:
+        with command.start(out) as process:
             for moment in sorted(random.uniform(-0.5, 1.0) for _ in range(min(DEATHS, left))):
                 _at_work(process, words)
                 if moment < 0:
                     time.sleep(-2 * moment * _STARTING)
-                while process.poll() is None and done(out) < moment * shards:
+                while process.poll() is None and count_done(out) < moment * shards:
                     time.sleep(0.01)
                 at_work = _at_work(process, words)
                 if not at_work:
@@ -89,26 +92,26 @@ def kill_workers(
                 chosen = random.choice(at_work)
                 title = processes.command_line(chosen).replace(sys.executable, "python")
                 if processes.kill(chosen):
-                    kills.append({"shards_done": done(out), "process": title})
+                    kills.append({"shards_done": count_done(out), "process": title})
                     left -= 1
-            code = process.wait(_PATIENCE)
+            code = process.wait(_TIMEOUT)
         found = faults(out, whole) if code == 0 else [messages(out).read_text(encoding="utf-8")[-500:]]
         jobs.append({"kills": kills, "exit_code": code, "faults": found})
         shutil.rmtree(out)
     return {"kills": count, "missed": missed, "jobs": jobs}
 
 
-def survivors(before: set[int], word: str, patience: float = 30.0) -> list[str]:
+def survivors(before: set[int], word: str, timeout: float = 30.0) -> list[str]:
     """Processes with a word in their command line that were not there before, and do not end by themselves."""
-    until = time.monotonic() + patience
+    until = time.monotonic() + timeout
     while (left := processes.named(word) - before) and time.monotonic() < until:
         time.sleep(0.5)
     return sorted(processes.command_line(process) for process in left)
 
 
-def _finished(order: Order, out: Path, whole: Path) -> dict[str, Any]:
+def _finished(command: BatchCommand, out: Path, whole: Path) -> dict[str, Any]:
     """How the job ends that is started once more, and what is wrong with its results."""
-    ended = order.run(out)
+    ended = command.run(out)
     found = faults(out, whole) if ended.code == 0 else [ended.messages.strip()[-500:]]
     return {"exit_code": ended.code, "faults": found}
 

@@ -17,43 +17,45 @@ import pyarrow.parquet as pq
 import counterpath as cp
 
 from . import bare
-from .jobs import Order
+from .jobs import BatchCommand
 from .material import ID
 
-IN_A_FILE = 1_000_000
+ROWS_PER_FILE = 1_000_000  # some tens of megabytes of Adult as Parquet
 TARGET = "1"
 
 
 def rows_in(folder: Path, rows: int) -> Path:
     """So many rows of Adult, drawn with replacement, in files of a million."""
     data = cp.datasets.load("adult")
-    everybody = pd.concat([data.train, data.test]).drop(columns=data.target)
-    table = pa.Table.from_pandas(everybody, preserve_index=False)
+    rows_of_adult = pd.concat([data.train, data.test]).drop(columns=data.target)
+    table = pa.Table.from_pandas(rows_of_adult, preserve_index=False)
     folder.mkdir(parents=True, exist_ok=True)
 
     def write(first: int) -> None:
-        count = min(IN_A_FILE, rows - first)
+        count = min(ROWS_PER_FILE, rows - first)
         drawn = table.take(pa.array(np.random.default_rng(first).integers(0, len(table), count)))
         named = drawn.add_column(0, ID, pa.array(np.arange(first, first + count)))
-        pq.write_table(named, folder / f"part-{first // IN_A_FILE}.parquet", compression="zstd", row_group_size=100_000)
+        pq.write_table(
+            named, folder / f"part-{first // ROWS_PER_FILE}.parquet", compression="zstd", row_group_size=100_000
+        )
 
     with ThreadPoolExecutor(4) as threads:
-        list(threads.map(write, range(0, rows, IN_A_FILE)))
+        list(threads.map(write, range(0, rows, ROWS_PER_FILE)))
     return folder
 
 
-def measure(model: Path, method: str, rows: int, device: str, options: Sequence[str], scratch: Path) -> dict[str, Any]:
+def measure(model: Path, method: str, rows: int, device: str, more: Sequence[str], scratch: Path) -> dict[str, Any]:
     """The rates of a job and of one `explain` of one file's rows, in one process, both on the same device."""
     files = rows_in(scratch / "rows", rows)
-    asked = ("--target-class", TARGET, "--method", method, "--id", ID, "--device", device, *options)
-    ended = Order(model, files, asked).run(scratch / "out")
+    options = ("--target-class", TARGET, "--method", method, "--id", ID, "--device", device, *more)
+    ended = BatchCommand(model, files, options).run(scratch / "out")
     if ended.code:
         raise RuntimeError(ended.messages)
     summary = json.loads(ended.output)
     command = [sys.executable, bare.__file__, str(model), str(files / "part-0.parquet"), TARGET, method, "1", device]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     alone = json.loads(done.stdout.splitlines()[-1])
-    some = min(rows, IN_A_FILE)
+    some = min(rows, ROWS_PER_FILE)
     parts = list((scratch / "out" / "counterfactuals").iterdir())
     return {
         "method": method,

@@ -7,15 +7,15 @@ import pandas as pd
 import counterpath as cp
 
 SMALL = {"hidden": (32, 16), "epochs": 10, "n_centers": 20, "progress": False, "device": "cpu"}
-LEARN_FROM = 1000
+TRAINING_ROWS = 1000  # enough for a model that finds something, fitted in seconds
 ID = "applicant"
-ASKED = ("--target-class", "1", "--method", "nearest", "--id", ID, "--device", "cpu")
+OPTIONS = ("--target-class", "1", "--method", "nearest", "--id", ID, "--device", "cpu")
 
 
 def small_model(folder: Path) -> Path:
     """A model directory of an explainer that is quick rather than good."""
     data = cp.datasets.load("adult")
-    train = data.train.sample(LEARN_FROM, random_state=0)
+    train = data.train.sample(TRAINING_ROWS, random_state=0)
     return cp.Explainer(**SMALL).fit(train, data.target, schema=data.schema).save(folder)
 
 
@@ -24,7 +24,7 @@ def resampled(count: int, seed: int = 0) -> pd.DataFrame:
     data = cp.datasets.load("adult")
     everybody = pd.concat([data.train, data.test])
     rows = everybody.sample(count, replace=True, random_state=seed, ignore_index=True)
-    rows.insert(0, ID, [f"a{place:08d}" for place in range(count)])
+    rows.insert(0, ID, [f"a{row:08d}" for row in range(count)])
     return rows
 
 

@@ -13,14 +13,14 @@ from counterpath.explainer.explainer import Explainer
 from .inline import Inline
 
 Runs = Callable[..., dict[str, Any]]
-ASKED = {"target_class": "yes", "method": "nearest", "paths": "end"}
+REQUEST = {"target_class": "yes", "method": "nearest", "paths": "end"}
 
 
 @pytest.fixture(scope="session")
 def applicants(loans: pd.DataFrame) -> pd.DataFrame:
-    """People with an identifier, and with a label that nobody looks at."""
+    """Rows with an identifier, and with a label that is not read."""
     drawn = loans.sample(90, random_state=1, replace=True).reset_index(drop=True)
-    drawn.insert(0, "id", [f"{place:04d}" for place in range(len(drawn))])
+    drawn.insert(0, "id", [f"{row:04d}" for row in range(len(drawn))])
     return drawn
 
 
@@ -39,9 +39,9 @@ def rows(applicants: pd.DataFrame, tmp_path: Path) -> Path:
 def explained(model_folder: Path, fitted: Explainer) -> Runs:
     """Runs a job in this process: `explained(rows, out, **options of run)`."""
 
-    def job(rows: Any, out: Path, asked: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
+    def job(rows: Any, out: Path, request: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
         given = {"shard_rows": 16, "engine": Inline(), "explainer": fitted, **options}
         engine = given.pop("engine")
-        return run(model_folder, rows, out, engine, ASKED if asked is None else asked, **given)
+        return run(model_folder, rows, out, engine, REQUEST if request is None else request, **given)
 
     return job

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from counterpath.batch.engine import Tell
+from counterpath.batch.engine import Report
 from counterpath.batch.sources import Shard
-from counterpath.batch.worker import Errand, Worker
+from counterpath.batch.worker import Task, Worker
 
 
 class Inline:
@@ -25,13 +25,13 @@ class Inline:
         self.done: list[str] = []
         self.stopped = False
 
-    def start(self, errand: Errand, shards: Sequence[Shard], tell: Tell) -> None:
-        """Do all of them, and tell of each."""
-        worker = Worker(errand)
+    def start(self, task: Task, shards: Sequence[Shard], report: Report) -> None:
+        """Do all of them, and report each."""
+        worker = Worker(task)
         for count, shard in enumerate(self._order(shards)):
             self._before(count)
             self.done.append(shard.name)
-            tell(worker.do(shard))
+            report(worker.do(shard))
 
     def stop(self) -> None:
         """There is nothing left to end."""

@@ -1,4 +1,4 @@
-"""Which processes descend from another, and where they listen: as Linux tells it."""
+"""Which processes descend from another, and where they listen, by the files under /proc."""
 
 import ipaddress
 import os
@@ -28,9 +28,9 @@ def family(root: int) -> set[Process]:
 
 def left(processes: Iterable[Process], seconds: float) -> set[Process]:
     """Those that are still there after some time; it returns as soon as there are none."""
-    wanted, until = set(processes), time.monotonic() + seconds
+    awaited, until = set(processes), time.monotonic() + seconds
     while True:
-        alive = wanted & {(number, start) for number, _, start in _all()}
+        alive = awaited & {(number, start) for number, _, start in _all()}
         if not alive or time.monotonic() > until:
             return alive
         time.sleep(0.1)
@@ -81,6 +81,6 @@ def _sockets(number: int) -> list[str]:
 
 def _address(text: str) -> str:
     """What the kernel writes in words of four bytes, each the wrong way round."""
-    packed = b"".join(bytes.fromhex(text[place : place + 8])[::-1] for place in range(0, len(text), 8))
+    packed = b"".join(bytes.fromhex(text[start : start + 8])[::-1] for start in range(0, len(text), 8))
     address = ipaddress.ip_address(packed)
     return str(getattr(address, "ipv4_mapped", None) or address)

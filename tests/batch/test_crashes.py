@@ -11,7 +11,7 @@ from threading import Thread
 import pandas as pd
 import pytest
 from benchmarks.batching import damage, disks, processes
-from benchmarks.batching.jobs import Order, done, faults, fingerprints, half_written
+from benchmarks.batching.jobs import BatchCommand, count_done, faults, fingerprints, half_written
 
 from counterpath.batch.local import Local
 from counterpath.cli import main
@@ -27,16 +27,16 @@ FEW_ROWS = 50
 
 
 @pytest.fixture(scope="module")
-def order(model_folder: Path, loans: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Order:
+def command(model_folder: Path, loans: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> BatchCommand:
     """A job for one process."""
     rows = tmp_path_factory.mktemp("crashes") / "rows.parquet"
     loans.sample(SHARDS * SHARD_ROWS, replace=True, random_state=0).to_parquet(rows)
-    asked = ("--target-class", "yes", "--method", "nearest", "--device", "cpu", "--workers", "1")
-    return Order(model_folder, rows, (*asked, "--shard-rows", str(SHARD_ROWS)))
+    options = ("--target-class", "yes", "--method", "nearest", "--device", "cpu", "--workers", "1")
+    return BatchCommand(model_folder, rows, (*options, "--shard-rows", str(SHARD_ROWS)))
 
 
 @pytest.fixture
-def killed(order: Order) -> Callable[[Path, Callable[[], bool]], None]:
+def killed(command: BatchCommand) -> Callable[[Path, Callable[[], bool]], None]:
     """Starts the job as a process, and kills it as soon as it is due."""
     # All processes are copies of one that has imported everything, or that would be most of what they do.
     context = multiprocessing.get_context("forkserver")
@@ -46,7 +46,7 @@ def killed(order: Order) -> Callable[[Path, Callable[[], bool]], None]:
     ready.join()
 
     def run(out: Path, due: Callable[[], bool]) -> None:
-        process = context.Process(target=main, args=(order.arguments(out),))
+        process = context.Process(target=main, args=(command.arguments(out),))
         process.start()
         while not due():
             assert process.is_alive(), "the job ended before it could be killed"
@@ -58,36 +58,38 @@ def killed(order: Order) -> Callable[[Path, Callable[[], bool]], None]:
 
 
 def test_a_job_that_is_killed_again_and_again_ends_as_if_nothing_had_been(
-    explained: Runs, order: Order, killed: Callable[[Path, Callable[[], bool]], None], tmp_path: Path
+    explained: Runs, command: BatchCommand, killed: Callable[[Path, Callable[[], bool]], None], tmp_path: Path
 ) -> None:
     out, random = tmp_path / "out", Random(0)
     shares = sorted(random.sample(range(1, SHARDS - 2), 2))
     starting = time.monotonic() + random.uniform(0.0, 2.0)
     killed(out, lambda: time.monotonic() > starting)
     for share in shares:
-        killed(out, lambda share=share: done(out) >= share)  # type: ignore[misc]
-        assert done(out) < SHARDS
+        killed(out, lambda share=share: count_done(out) >= share)  # type: ignore[misc]
+        assert count_done(out) < SHARDS
         assert half_written(out) == []
-    explained(order.rows, out, shard_rows=SHARD_ROWS)
-    explained(order.rows, tmp_path / "whole", shard_rows=SHARD_ROWS)
+    explained(command.rows, out, shard_rows=SHARD_ROWS)
+    explained(command.rows, tmp_path / "whole", shard_rows=SHARD_ROWS)
     assert faults(out, tmp_path / "whole") == []
 
 
-def test_a_job_goes_on_when_its_worker_is_killed_at_work(explained: Runs, order: Order, tmp_path: Path) -> None:
+def test_a_job_goes_on_when_its_worker_is_killed_at_work(
+    explained: Runs, command: BatchCommand, tmp_path: Path
+) -> None:
     out, engine, share = tmp_path / "out", Local(1), Random(1).randrange(1, SHARDS - 2)
     dead: list[int] = []
 
     def kill() -> None:
-        while done(out) < share:
+        while count_done(out) < share:
             time.sleep(0.005)
         dead.extend(process._process.pid for process in engine._processes if processes.kill(process._process.pid))
 
     thread = Thread(target=kill)
     thread.start()
-    explained(order.rows, out, shard_rows=SHARD_ROWS, engine=engine)
+    explained(command.rows, out, shard_rows=SHARD_ROWS, engine=engine)
     thread.join()
     assert len(dead) == 1
-    explained(order.rows, tmp_path / "whole", shard_rows=SHARD_ROWS)
+    explained(command.rows, tmp_path / "whole", shard_rows=SHARD_ROWS)
     assert faults(out, tmp_path / "whole") == []
 
 
@@ -116,27 +118,27 @@ FULL: dict[str, Callable[[int, list[int], int], int]] = {
 
 @pytest.mark.parametrize("file", FULL)
 def test_a_full_disk_is_an_error_that_says_so_and_the_job_goes_on_when_there_is_room(
-    explained: Runs, order: Order, disk: Callable[[int], Path], tmp_path: Path, file: str
+    explained: Runs, command: BatchCommand, disk: Callable[[int], Path], tmp_path: Path, file: str
 ) -> None:
     whole = tmp_path / "whole"
-    explained(order.rows, whole, shard_rows=FEW_ROWS)
+    explained(command.rows, whole, shard_rows=FEW_ROWS)
     tables = [disks.pages(path) for path in sorted(whole.glob("counterfactuals/*"))]
     out = disk(FULL[file](disks.pages(whole / "manifest.json"), tables, disks.pages(whole / "shards.jsonl"))) / "out"
-    told = rf"out/{file}.* cannot be written: .*No space left on device\. Make room, .* run the same command again"
+    expected = rf"out/{file}.* cannot be written: .*No space left on device\. Make room, .* run the same command again"
     for _ in range(2):  # another try does no harm
-        with pytest.raises(BatchError, match=told):
-            explained(order.rows, out, shard_rows=FEW_ROWS)
+        with pytest.raises(BatchError, match=expected):
+            explained(command.rows, out, shard_rows=FEW_ROWS)
         assert half_written(out) == []
         assert not list(out.glob("counterfactuals/.*"))
     disks.make_room(out.parent)
-    explained(order.rows, out, shard_rows=FEW_ROWS)
+    explained(command.rows, out, shard_rows=FEW_ROWS)
     assert faults(out, whole) == []
 
 
 def test_a_full_disk_ends_the_command_with_one_line(
-    order: Order, disk: Callable[[int], Path], capfd: pytest.CaptureFixture[str]
+    command: BatchCommand, disk: Callable[[int], Path], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(order.arguments(disk(0) / "out")) == disks.CANNOT_GO_ON
+    assert main(command.arguments(disk(0) / "out")) == disks.CANNOT_GO_ON
     shown = capfd.readouterr()
     assert shown.err.startswith("error: ")
     assert "manifest.json cannot be written: No space left on device" in shown.err
@@ -148,8 +150,8 @@ def test_damaged_files_are_put_into_quarantine_and_done_when_they_are_repaired(
 ) -> None:
     """The first of all has many shards, so that much has gone wrong before anything is done."""
     good, bad, out = tmp_path / "good", tmp_path / "bad", tmp_path / "out"
-    harms = {f"{place}.parquet": harm for place, harm in enumerate([damage.scribble, *damage.PARQUET.values()])}
-    harms |= {f"{place}.csv": harm for place, harm in enumerate(damage.CSV.values(), len(harms))}
+    harms = {f"{number}.parquet": harm for number, harm in enumerate([damage.scribble, *damage.PARQUET.values()])}
+    harms |= {f"{number}.csv": harm for number, harm in enumerate(damage.CSV.values(), len(harms))}
     for folder in (good, bad):
         folder.mkdir()
         for name in harms:
@@ -158,10 +160,10 @@ def test_damaged_files_are_put_into_quarantine_and_done_when_they_are_repaired(
         loans[:5].to_parquet(folder / "good.parquet")
     for name, harm in harms.items():
         harm(bad / name)
-    told: list[str] = []
-    summary = explained(bad, out, shard_rows=7, say=told.append)
+    messages: list[str] = []
+    summary = explained(bad, out, shard_rows=7, say=messages.append)
     assert {one["source"] for one in summary["quarantine"]} == set(harms)
-    assert all(any(f"({name})" in line for line in told) for name in harms)
+    assert all(any(f"({name})" in line for line in messages) for name in harms)
     assert summary["rows"] == 5
     explained(good, tmp_path / "whole", shard_rows=7)
     done_already, everything = fingerprints(out), fingerprints(tmp_path / "whole")

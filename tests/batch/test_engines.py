@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from benchmarks.batching.engines import compare
-from benchmarks.batching.jobs import Order
-from benchmarks.batching.material import ASKED, parquet_file, small_model
+from benchmarks.batching.jobs import BatchCommand
+from benchmarks.batching.material import OPTIONS, parquet_file, small_model
 
 pytestmark = [pytest.mark.whole, pytest.mark.timeout(580)]
 ROWS = int(os.environ.get("COUNTERPATH_ROWS", "20000"))
@@ -21,7 +21,7 @@ SHARDS = 8
 @pytest.mark.parametrize("count", [FEW, pytest.param(ROWS, marks=pytest.mark.slow)])
 def test_ray_and_the_local_engine_write_the_same_to_the_byte_each_row_once(tmp_path: Path, count: int) -> None:
     rows = parquet_file(tmp_path / "rows.parquet", count, row_group=count // 3)
-    order = Order(small_model(tmp_path / "model"), rows, (*ASKED, "--shard-rows", str(count // SHARDS)))
-    found = compare(order, count, tmp_path)
+    command = BatchCommand(small_model(tmp_path / "model"), rows, (*OPTIONS, "--shard-rows", str(count // SHARDS)))
+    found = compare(command, count, tmp_path)
     assert found["faults"] == []
     assert len(list((tmp_path / "ray" / "counterfactuals").iterdir())) == SHARDS

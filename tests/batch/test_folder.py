@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from counterpath.batch.engine import ShardResult
 from counterpath.batch.folder import Journal, Manifest
 from counterpath.batch.job import Job
-from counterpath.batch.shards import Receipt, Totals, from_json, to_json
 from counterpath.batch.sources import Source
 from counterpath.utils.errors import InputError
 
@@ -22,10 +22,8 @@ def source(name: str, sha256: str = "a", problem: str = "") -> Source:
     return Source(name, f"/{name}", 1, 2, sha256, 3, (), problem)
 
 
-def receipt(shard: str, rows: int = 2) -> Receipt:
-    return Receipt(
-        shard, "x", 0, rows, "a", {"f": 7}, {"found": rows}, {"lock: age": 1}, {"l1": (rows, 0.5, 0.25)}, 1.5
-    )
+def result(shard: str) -> ShardResult:
+    return ShardResult(shard, "x", 0, 2, "a", {"f": 7}, {"found": 2}, {"lock: age": 1}, {"l1": (2, 0.5, 0.25)}, 1.5)
 
 
 def test_a_manifest_comes_back_as_it_was(model_folder: Path, tmp_path: Path) -> None:
@@ -39,7 +37,7 @@ def test_a_manifest_comes_back_as_it_was(model_folder: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "expected"),
     [
         ({"request": {"target_class": "no"}}, ["target class is 'no' and was 'yes'"]),
         ({"request": {"lock": []}}, ["lock is [] and was ['age']"]),
@@ -47,12 +45,12 @@ def test_a_manifest_comes_back_as_it_was(model_folder: Path, tmp_path: Path) -> 
         ({"shard_rows": 6}, ["shard rows is 6 and was 5"]),
         ({"ids": ("id",)}, ["ids is ['id'] and was []"]),
         ({"device": "cuda"}, ["device is 'cuda' and was 'cpu'"]),
-        ({"own": "a:b"}, ["own is 'a:b' and was None"]),
+        ({"user_model": "a:b"}, ["user model is 'a:b' and was None"]),
     ],
 )
-def test_what_differs_is_named(model_folder: Path, options: dict[str, Any], told: list[str]) -> None:
+def test_what_differs_is_named(model_folder: Path, options: dict[str, Any], expected: list[str]) -> None:
     before = Manifest.of(job(model_folder), [source("x")])
-    assert before.differences(job(model_folder, **options), [source("x")]) == told
+    assert before.differences(job(model_folder, **options), [source("x")]) == expected
 
 
 def test_another_model_or_version_is_another_job(model_folder: Path) -> None:
@@ -91,27 +89,21 @@ def test_a_manifest_of_the_future_is_refused(model_folder: Path, tmp_path: Path)
 
 
 def test_a_journal_grows_and_half_a_line_is_cut_off(tmp_path: Path) -> None:
-    journal = Journal.of(tmp_path)
+    journal = Journal(tmp_path / "shards.jsonl")
     assert journal.read() == {}
-    journal.add(receipt("a"))
-    journal.add(receipt("b"))
+    journal.add(result("a"))
+    journal.add(result("b"))
     whole = journal.path.read_bytes()
     for cut in range(1, len(whole) // 2):
         journal.path.write_bytes(whole[:-cut])
         assert list(journal.read()) == ["a"]
-        journal.add(receipt("c"))
-        assert journal.read() == {"a": receipt("a"), "c": receipt("c")}
+        journal.add(result("c"))
+        assert journal.read() == {"a": result("a"), "c": result("c")}
 
 
 def test_a_journal_that_is_damaged_elsewhere_is_refused(tmp_path: Path) -> None:
-    journal = Journal.of(tmp_path)
-    journal.add(receipt("a"))
+    journal = Journal(tmp_path / "shards.jsonl")
+    journal.add(result("a"))
     journal.path.write_bytes(b"\0\0\n" + journal.path.read_bytes())
     with pytest.raises(InputError, match=r"damaged.*--restart"):
         journal.read()
-
-
-def test_receipts_come_back_from_json_and_add_up() -> None:
-    assert from_json(json.loads(json.dumps(to_json(receipt("a"))))) == receipt("a")
-    totals = Totals().plus(receipt("a")).plus(receipt("b", 3))
-    assert totals == Totals(5, {"found": 5}, {"lock: age": 2}, {"l1": (5, 1.0, 0.5)}, 3.0)

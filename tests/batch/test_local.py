@@ -11,7 +11,7 @@ from counterpath.utils.errors import BatchError, InputError
 from counterpath.utils.importing import import_object
 from tests.tables import small
 
-from .conftest import ASKED, Runs
+from .conftest import REQUEST, Runs
 
 pytestmark = pytest.mark.whole
 
@@ -27,7 +27,7 @@ class Deadly(torch.nn.Module):
         torch.nn.init.constant_(self.last.bias, -5.0)
 
     def forward(self, x):
-        print("what a model prints is no answer")
+        print("what a model prints is no outcome")
         if os.path.exists("poison") and (x > 2).any():
             os.kill(os.getpid(), 9)
         return self.last(x[:, :1])
@@ -50,22 +50,21 @@ def test_a_shard_that_kills_its_worker_is_put_into_quarantine(
     explainer.save("model")
     loans[:30].assign(income=loans["income"].where(loans.index != 17, 1e30)).to_csv("rows.csv", index=False)
     (tmp_path / "poison").touch()
-    asked = ASKED | {"target_class": explainer.classes_[1]}
-    told: list[str] = []
-    options = {"own": "deadly:model", "shard_rows": 10, "explainer": explainer}
-    summary = run("model", "rows.csv", "out", Local(2), asked, say=told.append, **options)  # type: ignore[arg-type]
+    request = REQUEST | {"target_class": explainer.classes_[1]}
+    options = {"user_model": "deadly:model", "shard_rows": 10, "explainer": explainer}
+    summary = run("model", "rows.csv", "out", Local(2), request, **options)  # type: ignore[arg-type]
     assert summary["shards"] == {"done": 2, "quarantined": 1}
     (failure,) = summary["quarantine"]
     assert (failure["shard"], failure["first"], failure["rows"]) == ("00000-000001", 10, 10)
     assert "the worker died (SIGKILL) 3 times over this shard" in failure["problem"]
     (tmp_path / "poison").unlink()
-    assert run("model", "rows.csv", "out", Local(1), asked, **options)["rows"] == 30  # type: ignore[arg-type]
+    assert run("model", "rows.csv", "out", Local(1), request, **options)["rows"] == 30  # type: ignore[arg-type]
 
 
 def test_a_model_that_cannot_be_loaded_ends_the_job(explained: Runs, rows: Path, tmp_path: Path) -> None:
     with pytest.raises(BatchError, match=r"nowhere:model.*cannot be imported"):
-        explained(rows, tmp_path / "out", engine=Local(1), own="nowhere:model")
-    assert json.loads((tmp_path / "out" / "manifest.json").read_text())["job"]["own"] == "nowhere:model"
+        explained(rows, tmp_path / "out", engine=Local(1), user_model="nowhere:model")
+    assert json.loads((tmp_path / "out" / "manifest.json").read_text())["job"]["user_model"] == "nowhere:model"
     assert not (tmp_path / "out" / "quarantine").exists(), "it is not the shard that is at fault"
 
 

@@ -19,19 +19,17 @@ import pandas as pd
 import pytest
 
 from counterpath.batch import ray_cluster, run
-from counterpath.batch.engine import TRIES, Engine
+from counterpath.batch.engine import TRIES, Engine, ShardFailure, Task, outcome_from_json
 from counterpath.batch.job import Job
-from counterpath.batch.ray import Doing, Ray
+from counterpath.batch.ray import CheckedWorker, Ray
 from counterpath.batch.ray_cluster import SPARE, Cluster
-from counterpath.batch.shards import Failure, from_json
-from counterpath.batch.sources import find, shards_of, survey
-from counterpath.batch.worker import Errand
+from counterpath.batch.sources import find_files, inspect_files, shards_of
 from counterpath.explainer.explainer import Explainer
 from counterpath.utils.errors import BatchError, CounterpathWarning, InputError, MissingExtraError
 from counterpath.utils.importing import import_object
 from tests.tables import small
 
-from .conftest import ASKED
+from .conftest import REQUEST
 from .inline import Inline, content, results
 from .processes import Process, addresses, family, left, title
 
@@ -101,8 +99,8 @@ class Lending:
 
     def run(self, rows: Path, out: str, engine: Engine, **options: Any) -> dict[str, Any]:
         """Explain rows."""
-        given = {"own": "lending:score", "ids": ["id"], "shard_rows": 4, "explainer": self.explainer, **options}
-        return run(self.folder / "model", rows, self.folder / out, engine, ASKED, **given)
+        given = {"user_model": "lending:score", "ids": ["id"], "shard_rows": 4, "explainer": self.explainer, **options}
+        return run(self.folder / "model", rows, self.folder / out, engine, REQUEST, **given)
 
     def run_here(self, rows: Path, out: str, **options: Any) -> dict[str, bytes]:
         """The results of the same in this process, with mercy."""
@@ -114,12 +112,12 @@ class Lending:
             mercy.unlink()
         return content(self.folder / out)
 
-    def errand(self, rows: Path) -> Errand:
+    def task(self, rows: Path) -> Task:
         """What a worker has to know for that."""
-        model, request = self.folder / "model", self.explainer.repeat(ASKED, self.people[:0]).request
-        job = Job.of(model, request, own="lending:score", shard_rows=4, device="cpu")
-        sources = survey(find(str(rows)), self.explainer.schema_.names, 4)
-        return Errand(str(model), str(self.folder), job, tuple(sources), str(self.folder), "cpu")
+        model, request = self.folder / "model", self.explainer.repeat(REQUEST, self.people[:0]).request
+        job = Job.of(model, request, user_model="lending:score", shard_rows=4, device="cpu")
+        sources = inspect_files(find_files(str(rows)), self.explainer.schema_.names, 4)
+        return Task(str(model), str(self.folder), job, tuple(sources), str(self.folder), "cpu")
 
 
 @pytest.fixture(scope="module")
@@ -142,11 +140,11 @@ def driver(lending: Lending) -> Iterator["subprocess.Popen[str]"]:
     """A command that has a Ray of its own, and whose only worker falls asleep over the last shard."""
     rows, out = lending.rows("killed", {19: ASLEEP}), lending.folder / "killed-out"
     command = [sys.executable, "-m", "counterpath.cli", "batch", lending.folder / "model", rows, out, "--id", "id"]
-    asked = ["--target-class", "yes", "--method", "nearest", "--model", "lending:score", "--shard-rows", "7"]
+    options = ["--target-class", "yes", "--method", "nearest", "--model", "lending:score", "--shard-rows", "7"]
     engine = ["--engine", "ray", "--workers", "1", "--device", "cpu"]
     found = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen([*command, *asked, *engine], env=found, **pipes) as process:
+    with subprocess.Popen([*command, *options, *engine], env=found, **pipes) as process:
         yield process
         process.kill()
 
@@ -172,7 +170,7 @@ def _ours(driver: "subprocess.Popen[str]") -> set[Process]:
 
 def _at_work(driver: "subprocess.Popen[str]") -> set[Process]:
     """Those that do a job, or have it done."""
-    return {process for process in _ours(driver) if title(process[0]).startswith(("ray::Foreman", "ray::MapWorker"))}
+    return {process for process in _ours(driver) if title(process[0]).startswith(("ray::RayDriver", "ray::MapWorker"))}
 
 
 def _wait(seconds: float) -> Iterator[None]:
@@ -195,7 +193,7 @@ def test_what_cannot_be_is_refused_before_ray_is_started(workers: int, device: s
         Ray(None, workers, device)
 
 
-def test_an_address_at_which_nobody_is_is_refused_at_once(cluster: Cluster) -> None:
+def test_an_address_at_which_nothing_listens_is_refused_at_once(cluster: Cluster) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and does not listen
         started = time.monotonic()
@@ -222,7 +220,7 @@ def test_slots_are_left_free_and_gpus_are_shared(cluster: Cluster) -> None:
 
 @pytest.mark.usefixtures("cluster")
 def test_a_cluster_that_is_full_is_refused(lending: Lending, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_cluster, "PATIENCE", 0.1)
+    monkeypatch.setattr(ray_cluster, "FREE_SLOT_TIMEOUT", 0.1)
     groups = ray_cluster.ray().util
     others = groups.placement_group([{"CPU": WORKERS + SPARE}])
     assert others.wait(20)
@@ -232,7 +230,9 @@ def test_a_cluster_that_is_full_is_refused(lending: Lending, monkeypatch: pytest
 
 
 @pytest.mark.usefixtures("cluster")
-def test_who_dies_is_replaced_what_kills_everybody_is_put_aside_and_all_else_is_as_it_is_here(lending: Lending) -> None:
+def test_dead_workers_are_replaced_a_deadly_shard_goes_into_quarantine_and_others_are_done(
+    lending: Lending,
+) -> None:
     rows = lending.rows("deadly", {0: ONCE, 5: FATAL})
     summary = lending.run(rows, "deadly-out", Ray(None, None, "cpu"))
     assert (lending.folder / "died").exists()
@@ -256,7 +256,7 @@ def test_a_job_that_stalls_is_ended(lending: Lending, driver: "subprocess.Popen[
 
 
 @pytest.mark.usefixtures("cluster")
-def test_with_the_foreman_end_workers_in_the_middle_of_a_shard_and_so_does_the_job(
+def test_with_the_driver_end_workers_in_the_middle_of_a_shard_and_so_does_the_job(
     lending: Lending, driver: "subprocess.Popen[str]"
 ) -> None:
     at_work: set[Process] = set()
@@ -266,31 +266,31 @@ def test_with_the_foreman_end_workers_in_the_middle_of_a_shard_and_so_does_the_j
             if any((lending.folder / f"asleep-{number}").exists() for number, _ in _at_work(driver)):
                 break
         at_work.update(_at_work(driver))
-        os.kill(next(number for number, _ in at_work if "Foreman" in title(number)), signal.SIGKILL)
+        os.kill(next(number for number, _ in at_work if "RayDriver" in title(number)), signal.SIGKILL)
 
     Thread(target=kill, daemon=True).start()
     with pytest.raises(BatchError, match="Ray has ended the job: ActorDiedError"):
         lending.run(lending.rows("orphaned", {0: ASLEEP}), "orphaned-out", Ray(None, 1, "cpu"), stall=110)
     assert len(at_work) == 2
     assert not left(at_work, 20)
-    assert ray_cluster.running()  # it was there before, and still is
+    assert ray_cluster.is_connected()  # it was there before, and still is
 
 
 def test_a_worker_that_cannot_begin_says_why(lending: Lending) -> None:
-    errand = lending.errand(lending.rows("elsewhere", {}))
-    versions = {**errand.job.versions, "torch": "1.0"}
+    task = lending.task(lending.rows("elsewhere", {}))
+    versions = {**task.job.versions, "torch": "1.0"}
     wrong = {
-        "does not see the model /not/here": replace(errand, model="/not/here"),
-        "does not see the folder of results /not/here": replace(errand, out="/not/here"),
-        "instead of 1.0": replace(errand, job=replace(errand.job, versions=versions)),
-        "lending:gone": replace(errand, job=replace(errand.job, own="lending:gone")),
+        "does not see the model /not/here": replace(task, model="/not/here"),
+        "does not see the folder of results /not/here": replace(task, out="/not/here"),
+        "instead of 1.0": replace(task, job=replace(task.job, versions=versions)),
+        "lending:gone": replace(task, job=replace(task.job, user_model="lending:gone")),
     }
     for problem, given in wrong.items():
-        shard = json.dumps(asdict(shards_of(errand.sources, 4)[0]))
-        told = from_json(json.loads(Doing(json.dumps(given.to_json())).do(shard, tried=0)))
-        assert isinstance(told, Failure)
-        assert told.fatal
-        assert problem in told.problem
+        shard = json.dumps(asdict(shards_of(task.sources, 4)[0]))
+        outcome = outcome_from_json(json.loads(CheckedWorker(json.dumps(asdict(given))).do(shard, deaths=0)))
+        assert isinstance(outcome, ShardFailure)
+        assert outcome.fatal
+        assert problem in outcome.problem
 
 
 def test_nothing_survives_a_driver_that_is_killed_and_another_goes_on(
@@ -310,7 +310,7 @@ def test_nothing_survives_a_driver_that_is_killed_and_another_goes_on(
     assert len(started) > 5
     assert {"127.0.0.1"} <= listening <= {"127.0.0.1", "::1"}
     assert not left(started - agents, 20)
-    said: list[str] = []
-    found = lending.run_here(rows, "killed-out", shard_rows=7, say=said.append)
-    assert said == ["3 of 4 shards are done already; going on with the others"]
+    messages: list[str] = []
+    found = lending.run_here(rows, "killed-out", shard_rows=7, say=messages.append)
+    assert messages == ["3 of 4 shards are done already; going on with the others"]
     assert found == lending.run_here(rows, "killed-here", shard_rows=7)

@@ -7,10 +7,10 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from counterpath.batch.results import answer
+from counterpath.batch.results import explain_rows
 from counterpath.explainer.explainer import Explainer
 
-ASKED = {"target_class": "yes", "method": "nearest", "paths": "end"}
+REQUEST = {"target_class": "yes", "method": "nearest", "paths": "end"}
 
 
 @pytest.fixture
@@ -18,13 +18,15 @@ def some(loans: pd.DataFrame) -> pd.DataFrame:
     return loans.drop(columns="loan").head(12).set_axis(pd.RangeIndex(100, 112))
 
 
-def test_answers_are_those_of_explain(fitted: Explainer, some: pd.DataFrame) -> None:
-    result = fitted.explain(some, **ASKED)
-    table = answer(fitted, ASKED, some, source="here").counterfactuals.to_pandas()
+def test_results_are_those_of_explain(fitted: Explainer, some: pd.DataFrame) -> None:
+    result = fitted.explain(some, **REQUEST)
+    table = explain_rows(fitted, REQUEST, some, source="here").counterfactuals.to_pandas()
     assert table["row"].tolist() == some.index.tolist()
     assert set(table["source"]) == {"here"}
-    for name in ("status", "reason", "binding"):
+    for name in ("status", "reason", "fallback"):
         assert table[name].tolist() == result.status[name].tolist()
+    for name in ("binding", "imputed"):
+        assert [list(values) for values in table[name]] == result.status[name].tolist()
     for name in some:
         assert table[name].tolist() == result.counterfactuals[name].tolist()
     for name, values in result.measures().items():
@@ -32,15 +34,19 @@ def test_answers_are_those_of_explain(fitted: Explainer, some: pd.DataFrame) -> 
     np.testing.assert_array_equal(table["probability_after"], result.outcome["probability_after"])
 
 
-@pytest.mark.parametrize("asked", [ASKED, ASKED | {"paths": "milestones", "plans": 2}])
-def test_a_row_is_answered_alike_in_any_company(fitted: Explainer, some: pd.DataFrame, asked: dict[str, Any]) -> None:
+@pytest.mark.parametrize("more", [{}, {"paths": "milestones", "plans": 2}], ids=["end", "milestones"])
+def test_a_row_has_the_same_result_whatever_rows_are_beside_it(
+    fitted: Explainer, some: pd.DataFrame, more: dict[str, Any]
+) -> None:
     """With rows that spoil the types of their columns, too."""
-    strange = some.astype(object)
+    request, strange = REQUEST | more, some.astype(object)
     strange.loc[101, "age"], strange.loc[102, "age"], strange.loc[103, "income"] = None, "old", np.inf
     strange.loc[104, "job"], strange.loc[105, "owner"] = "pilot", "maybe"
-    carried = pa.table({"who": [f"w{label}" for label in some.index]})
-    whole = answer(fitted, asked, strange, carried, "s")
-    alone = [answer(fitted, asked, strange.iloc[[place]], carried.slice(place, 1), "s") for place in range(len(some))]
+    ids = pa.table({"who": [f"w{label}" for label in some.index]})
+    whole = explain_rows(fitted, request, strange, ids, "s")
+    alone = [
+        explain_rows(fitted, request, strange.iloc[[index]], ids.slice(index, 1), "s") for index in range(len(some))
+    ]
     assert pa.concat_tables([one.counterfactuals for one in alone]).equals(whole.counterfactuals)
     if whole.milestones is not None:
         tables = [one.milestones for one in alone if one.milestones is not None]
@@ -51,7 +57,7 @@ def test_rows_that_cannot_be_used_say_why_and_the_others_are_explained(fitted: E
     strange = some.astype(object)
     strange.loc[101, "age"], strange.loc[102, "age"], strange.loc[103, "income"] = None, "old", np.inf
     strange.loc[105, "owner"] = "maybe"
-    found = answer(fitted, ASKED, strange)
+    found = explain_rows(fitted, REQUEST, strange)
     table = found.counterfactuals.to_pandas().set_index("row")
     assert table.index[table["status"] == "unusable"].tolist() == [101, 102, 103]
     assert "column 'age', row 101" in table.loc[101, "reason"]
@@ -62,7 +68,7 @@ def test_rows_that_cannot_be_used_say_why_and_the_others_are_explained(fitted: E
     assert pd.isna(table.loc[105, "owner"])
     assert table.loc[105, "job"] == some.loc[105, "job"]
     usable = some.drop(index=[101, 102, 103, 105])
-    expected = fitted.explain(usable, **ASKED)
+    expected = fitted.explain(usable, **REQUEST)
     assert table.loc[usable.index, "status"].tolist() == expected.status["status"].tolist()
     assert found.status["unusable"] == 3
     assert sum(found.status.values()) == len(some)
@@ -70,33 +76,33 @@ def test_rows_that_cannot_be_used_say_why_and_the_others_are_explained(fitted: E
 
 def test_rows_outside_their_own_range_are_unusable(fitted: Explainer, some: pd.DataFrame) -> None:
     low, high = int(some["age"].quantile(0.3)), int(some["age"].quantile(0.7))
-    found = answer(fitted, ASKED | {"ranges": {"age": [low, high]}}, some).counterfactuals.to_pandas()
+    found = explain_rows(fitted, REQUEST | {"ranges": {"age": [low, high]}}, some).counterfactuals.to_pandas()
     outside = ~some["age"].between(low, high).to_numpy()
     assert outside.any()
     assert (found["status"] == "unusable").tolist() == outside.tolist()
 
 
 def test_nothing_but_rows_that_cannot_be_used(fitted: Explainer, some: pd.DataFrame) -> None:
-    found = answer(fitted, ASKED, some.assign(age=np.nan))
+    found = explain_rows(fitted, REQUEST, some.assign(age=np.nan))
     assert found.status == {"unusable": len(some)}
     assert found.measures["l1"] == (0, 0.0, 0.0)
-    assert found.counterfactuals.schema.equals(answer(fitted, ASKED, some).counterfactuals.schema)
+    assert found.counterfactuals.schema.equals(explain_rows(fitted, REQUEST, some).counterfactuals.schema)
 
 
-def test_filled_in_values_are_named(model_folder: Path, fitted: Explainer, loans: pd.DataFrame) -> None:
+def test_imputed_columns_are_named(model_folder: Path, fitted: Explainer, loans: pd.DataFrame) -> None:
     from counterpath.data.impute import Imputer
 
-    patient = copy.copy(fitted)
-    patient.imputer_ = Imputer.fit(loans.drop(columns="loan"), fitted.schema_)
+    imputing = copy.copy(fitted)
+    imputing.imputer_ = Imputer.fit(loans.drop(columns="loan"), fitted.schema_)
     rows = loans.drop(columns="loan").head(3).astype({"age": float})
     rows.loc[1, "age"] = np.nan
-    table = answer(patient, ASKED, rows).counterfactuals.to_pandas()
-    assert table["imputed"].tolist() == ["", "age", ""]
+    table = explain_rows(imputing, REQUEST, rows).counterfactuals.to_pandas()
+    assert [list(names) for names in table["imputed"]] == [[], ["age"], []]
     assert "unusable" not in table["status"].tolist()
 
 
 def test_every_plan_has_a_row(fitted: Explainer, some: pd.DataFrame) -> None:
-    found = answer(fitted, ASKED | {"plans": 3}, some)
+    found = explain_rows(fitted, REQUEST | {"plans": 3}, some)
     table = found.counterfactuals.to_pandas()
     assert table["row"].tolist() == np.repeat(some.index, 3).tolist()
     assert table["plan"].tolist() == [1, 2, 3] * len(some)
@@ -104,7 +110,7 @@ def test_every_plan_has_a_row(fitted: Explainer, some: pd.DataFrame) -> None:
 
 
 def test_sums_are_over_the_rows_that_were_found(fitted: Explainer, some: pd.DataFrame) -> None:
-    found = answer(fitted, ASKED, some)
+    found = explain_rows(fitted, REQUEST, some)
     table = found.counterfactuals.to_pandas()
     l1 = table.loc[table["status"] == "found", "l1"]
     assert len(l1) > 0

@@ -1,4 +1,5 @@
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -13,7 +14,7 @@ from counterpath.batch.sources import Shard
 from counterpath.explainer.explainer import Explainer
 from counterpath.utils.errors import BatchError, InputError
 
-from .conftest import ASKED, Runs
+from .conftest import REQUEST, Runs
 from .inline import Inline, content, results
 
 pytestmark = pytest.mark.whole
@@ -27,7 +28,7 @@ def test_every_row_is_there_once_in_order_with_its_identifier(
     assert found["id"].tolist() == applicants["id"].tolist()
     assert found["source"].tolist() == ["part-2.parquet"] * 40 + ["part-10.parquet"] * 30 + ["part-11.csv"] * 20
     assert found["row"].tolist() == [*range(40), *range(30), *range(20)]
-    expected = fitted.explain(applicants[list(fitted.schema_.names)], **ASKED)
+    expected = fitted.explain(applicants[list(fitted.schema_.names)], **REQUEST)
     assert found["status"].tolist() == expected.status["status"].tolist()
     for name in fitted.schema_.names:
         assert found[name].tolist() == expected.counterfactuals[name].tolist()
@@ -39,6 +40,17 @@ def test_every_row_is_there_once_in_order_with_its_identifier(
     assert not list((tmp_path / "out").rglob(".*.parquet"))
 
 
+def test_the_summary_counts_the_rows_that_each_constraint_stands_in_the_way_of(
+    explained: Runs, rows: Path, tmp_path: Path
+) -> None:
+    summary = explained(rows, tmp_path / "out", REQUEST | {"lock": ["job", "income", "owner"], "max_changes": 1})
+    found = results(tmp_path / "out")
+    constraints = [f"{one['kind']}: {one['feature']}" for row in found["binding"] for one in row]
+    assert len(constraints) > 0
+    assert summary["binding"] == dict(sorted(Counter(constraints).items(), key=lambda one: (-one[1], one[0])))
+    assert found.loc[found["status"] == "found", "binding"].map(len).sum() == 0
+
+
 @pytest.mark.parametrize("shard_rows", [7, 1000])
 def test_results_do_not_depend_on_shards_nor_on_the_order_in_which_they_are_done(
     explained: Runs, rows: Path, tmp_path: Path, shard_rows: int
@@ -46,13 +58,13 @@ def test_results_do_not_depend_on_shards_nor_on_the_order_in_which_they_are_done
     def shuffled(shards: Sequence[Shard]) -> Sequence[Shard]:
         return Random(0).sample(shards, len(shards))
 
-    asked = ASKED | {"paths": "milestones", "plans": 2}
-    one = explained(rows, tmp_path / "one", asked)
-    other = explained(rows, tmp_path / "other", asked, shard_rows=shard_rows, engine=Inline(shuffled))
+    request = REQUEST | {"paths": "milestones", "plans": 2}
+    one = explained(rows, tmp_path / "one", request)
+    other = explained(rows, tmp_path / "other", request, shard_rows=shard_rows, engine=Inline(shuffled))
     for name in ("counterfactuals", "milestones"):
         assert pq.read_table(tmp_path / "one" / name).equals(pq.read_table(tmp_path / "other" / name))
-    timely = {"seconds", "busy_seconds", "shards"}
-    assert {k: v for k, v in one.items() if k not in timely} == {k: v for k, v in other.items() if k not in timely}
+    measured = {"seconds", "busy_seconds", "shards"}
+    assert {k: v for k, v in one.items() if k not in measured} == {k: v for k, v in other.items() if k not in measured}
 
 
 def test_a_job_that_was_cut_off_goes_on_with_what_is_missing(explained: Runs, rows: Path, tmp_path: Path) -> None:
@@ -66,16 +78,16 @@ def test_a_job_that_was_cut_off_goes_on_with_what_is_missing(explained: Runs, ro
     with pytest.raises(KeyboardInterrupt):
         explained(rows, tmp_path / "out", engine=broken)
     assert broken.stopped
-    told: list[str] = []
+    messages: list[str] = []
     going_on = Inline()
-    # What the engine told before it was interrupted was not taken in: it began before anybody listened.
-    summary = explained(rows, tmp_path / "out", engine=going_on, say=told.append)
+    # What the engine reported before it was interrupted was not recorded: it did all within `start`.
+    summary = explained(rows, tmp_path / "out", engine=going_on, say=messages.append)
     assert summary["rows"] == 90
     assert content(tmp_path / "out") == content(tmp_path / "whole")
     again = Inline()
-    explained(rows, tmp_path / "out", engine=again, say=told.append)
+    explained(rows, tmp_path / "out", engine=again, say=messages.append)
     assert again.done == []
-    assert told == ["7 of 7 shards are done already"]
+    assert messages == ["7 of 7 shards are done already"]
 
 
 def test_files_that_are_gone_or_cut_are_made_again(explained: Runs, rows: Path, tmp_path: Path) -> None:
@@ -98,7 +110,7 @@ def test_another_job_is_refused_and_nothing_of_the_first_is_lost(
     explained(rows, out)
     before = content(out)
     with pytest.raises(InputError, match=r"another job: confidence is 0\.7 and was 0\.5\..*--restart"):
-        explained(rows, out, ASKED | {"confidence": 0.7})
+        explained(rows, out, REQUEST | {"confidence": 0.7})
     applicants[:30].to_parquet(rows / "part-10.parquet")
     with pytest.raises(InputError, match=r"the input part-10\.parquet has changed"):
         explained(rows, out)
@@ -135,15 +147,15 @@ def test_a_damaged_file_is_left_out_and_can_be_repaired(explained: Runs, rows: P
     explained(rows, tmp_path / "whole")
     good = (rows / "part-10.parquet").read_bytes()
     (rows / "part-10.parquet").write_bytes(good[:-9])
-    told: list[str] = []
-    summary = explained(rows, tmp_path / "out", say=told.append)
+    messages: list[str] = []
+    summary = explained(rows, tmp_path / "out", say=messages.append)
     assert summary["rows"] == 60
     assert summary["shards"] == {"done": 5, "quarantined": 1}
     (failure,) = summary["quarantine"]
     assert failure["source"] == "part-10.parquet"
     assert "damaged" in failure["problem"]
     assert json.loads((tmp_path / "out" / "quarantine" / "00001.json").read_text())["source"] == "part-10.parquet"
-    assert told == [f"shard 00001 (part-10.parquet) is in quarantine: {failure['problem']}"]
+    assert messages == [f"shard 00001 (part-10.parquet) is in quarantine: {failure['problem']}"]
     (rows / "part-10.parquet").write_bytes(good)
     assert explained(rows, tmp_path / "out")["quarantine"] == []
     assert not (tmp_path / "out" / "quarantine").exists()
@@ -178,7 +190,7 @@ def test_a_job_of_which_nothing_can_be_done_is_given_up(explained: Runs, rows: P
 
 def test_a_job_that_stalls_is_ended(explained: Runs, rows: Path, tmp_path: Path) -> None:
     class Asleep(Inline):
-        def start(self, errand: Any, shards: Any, tell: Any) -> None:
+        def start(self, task: Any, shards: Any, report: Any) -> None:
             pass
 
     engine = Asleep()
@@ -187,13 +199,13 @@ def test_a_job_that_stalls_is_ended(explained: Runs, rows: Path, tmp_path: Path)
     assert engine.stopped
 
 
-def test_progress_is_told_with_rate_and_remaining_time(explained: Runs, rows: Path, tmp_path: Path) -> None:
-    told: list[Progress] = []
-    explained(rows, tmp_path / "out", report=told.append)
-    assert [one.rows for one in told] == [16, 32, 40, 56, 70, 86, 90]
-    assert {one.total for one in told} == {90}
-    assert all(one.rate > 0 for one in told)
-    assert told[-1].remaining == 0
+def test_progress_is_reported_with_rate_and_remaining_time(explained: Runs, rows: Path, tmp_path: Path) -> None:
+    reports: list[Progress] = []
+    explained(rows, tmp_path / "out", report=reports.append)
+    assert [one.rows for one in reports] == [16, 32, 40, 56, 70, 86, 90]
+    assert {one.total for one in reports} == {90}
+    assert all(one.rate > 0 for one in reports)
+    assert reports[-1].remaining == 0
     assert Progress(10, 30, 5.0, 0).remaining == 4
 
 
@@ -209,15 +221,15 @@ def test_an_identifier_needs_a_name_of_its_own(
     assert not (tmp_path / "out").exists()
 
 
-def test_what_cannot_be_asked_is_refused_before_anything_begins(explained: Runs, rows: Path, tmp_path: Path) -> None:
-    for asked in (
+def test_a_wrong_request_is_refused_before_anything_begins(explained: Runs, rows: Path, tmp_path: Path) -> None:
+    for request in (
         {"target_class": "maybe"},
-        ASKED | {"lock": ["shoes"]},
-        ASKED | {"confidence": 2.0},
-        ASKED | {"time_limit": 9},
+        REQUEST | {"lock": ["shoes"]},
+        REQUEST | {"confidence": 2.0},
+        REQUEST | {"time_limit": 9},
     ):
         with pytest.raises(InputError):
-            explained(rows, tmp_path / "out", asked)
+            explained(rows, tmp_path / "out", request)
     assert not (tmp_path / "out").exists()
 
 

@@ -13,6 +13,7 @@ import pytest
 
 import counterpath as cp
 from counterpath.batch import run
+from counterpath.batch.results import STATUS_TYPES
 from counterpath.utils.errors import InputError
 from tests.tables import features, mixed
 
@@ -67,9 +68,9 @@ def batch(model: str, rows: pd.DataFrame, tmp_path_factory: pytest.TempPathFacto
     )
     parts = sorted((folder / "out").glob("counterfactuals/*"))
     table = pa.concat_tables(pq.read_table(part) for part in parts).drop_columns(["source", "row"])
-    place = table.column_names.index("reason")
+    index = table.column_names.index("reason")
     reasons = [re.sub(r", row (7|29|4):", ":", reason) for reason in table["reason"].to_pylist()]
-    return table.set_column(place, "reason", pa.array(reasons)).replace_schema_metadata()
+    return table.set_column(index, "reason", pa.array(reasons)).replace_schema_metadata()
 
 
 @pytest.mark.parametrize("cuts", CUTS, ids=str)
@@ -99,8 +100,11 @@ def test_every_batch_has_the_same_columns_and_dtypes(recipe: ModuleType, model: 
     assert list(plain) == recipe.columns(cp.load(model), few, IDS).names
 
 
-def test_spark_is_told_names_and_types(recipe: ModuleType) -> None:
+def test_names_and_types_are_those_of_spark(recipe: ModuleType) -> None:
     schema = pa.schema([("a-b", pa.string()), ("c`d", pa.int64()), ("e", pa.float64()), ("f", pa.bool_())])
     assert recipe.ddl(schema) == "`a-b` string, `c``d` bigint, `e` double, `f` boolean"
+    binding = pa.schema([("binding", STATUS_TYPES["binding"]), ("imputed", STATUS_TYPES["imputed"])])
+    constraint = "struct<kind: string, feature: string, reach: double>"
+    assert recipe.ddl(binding) == f"`binding` array<{constraint}>, `imputed` array<string>"
     with pytest.raises(InputError, match=r"'day' is of type date32.*cast it to one of: string, bigint"):
         recipe.ddl(pa.schema([("day", pa.date32())]))

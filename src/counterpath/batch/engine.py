@@ -1,22 +1,130 @@
-"""What an engine is: something that has shards done, here or elsewhere."""
+"""What an engine is, and what it exchanges with the job: a task, and an outcome for every shard.
 
-from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias, runtime_checkable
+Tasks, shards and outcomes are plain data that fit into a line of JSON, so that anything can carry them.
+"""
 
-from counterpath.batch.shards import Failure, Told
-from counterpath.batch.sources import Shard
-from counterpath.batch.worker import Errand
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-Tell: TypeAlias = Callable[[Told], None]
-"""Takes what a worker says of a shard; may be called from any thread."""
+from counterpath.batch.job import Job
+from counterpath.batch.sources import Shard, Source
+from counterpath.utils.errors import InputError
 
 TRIES = 3
-"""How often a shard is tried if the process that works on it dies."""
+"""How often a shard is tried if its worker dies: one death may be bad luck, and after three it is the shard."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """All that a worker has to know; models are not sent, but loaded from their directory.
+
+    Attributes:
+        model: The model directory.
+        imports: The folder from which the user's own model is imported.
+        job: What is asked.
+        sources: The files of the input.
+        out: The folder of results.
+        device: Where to compute.
+    """
+
+    model: str
+    imports: str
+    job: Job
+    sources: tuple[Source, ...]
+    out: str
+    device: str
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Task":
+        """The task of which `dataclasses.asdict` and JSON made this value."""
+        sources = tuple(Source(**source | {"cuts": tuple(source["cuts"])}) for source in value["sources"])
+        return cls(**dict(value) | {"job": Job.from_json(value["job"]), "sources": sources})
+
+
+@dataclass(frozen=True)
+class ShardResult:
+    """A shard that is done: its files are written, synced, and have their final names.
+
+    Attributes:
+        shard: Its name.
+        source: The file that its rows are from.
+        first: Its first row there, from 0.
+        rows: How many rows it has.
+        sha256: The hash of the file that its rows are from.
+        files: The size in bytes of each file that was written, by its path in the folder of results.
+        status: How many rows have each status.
+        binding: How many rows each constraint stands in the way of.
+        measures: Of each measure over the rows that were found: how many numbers, their sum, their sum of squares.
+        seconds: How long it took.
+    """
+
+    shard: str
+    source: str
+    first: int
+    rows: int
+    sha256: str
+    files: Mapping[str, int]
+    status: Mapping[str, int]
+    binding: Mapping[str, int]
+    measures: Mapping[str, tuple[int, float, float]]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class ShardFailure:
+    """A shard that could not be done, or a whole file.
+
+    Attributes:
+        shard: Its name, or the number of the file.
+        source: The file that its rows are from.
+        first: Its first row there, from 0.
+        rows: How many rows it has, as far as is known.
+        problem: What went wrong, in a sentence.
+        details: The traceback, if there is one.
+        fatal: Whether no other shard can be done, either.
+        damaged: Whether it is the rows that cannot be read, which says nothing about other shards.
+    """
+
+    shard: str
+    source: str
+    first: int
+    rows: int
+    problem: str
+    details: str = ""
+    fatal: bool = False
+    damaged: bool = False
+
+    @classmethod
+    def of(cls, task: Task, shard: Shard, problem: str, **more: Any) -> "ShardFailure":
+        """The failure of a shard of a task."""
+        return cls(shard.name, task.sources[shard.source].name, shard.first, shard.rows, problem, **more)
+
+    @classmethod
+    def of_worker(cls, task: Task, shard: Shard, deaths: int, how: str = "") -> "ShardFailure":
+        """The failure of a shard over which so many workers have died."""
+        problem = f"the worker died {how}{deaths} times over this shard; it may need more memory"
+        return cls.of(task, shard, f"{problem}: try fewer workers, or fewer rows in a shard")
+
+
+Outcome: TypeAlias = ShardResult | ShardFailure
+"""What became of a shard; `dataclasses.asdict` makes it fit for JSON."""
+Report: TypeAlias = Callable[[Outcome], None]
+"""Takes what became of a shard; may be called from any thread."""
+
+
+def outcome_from_json(value: Mapping[str, Any]) -> Outcome:
+    """The outcome of which `dataclasses.asdict` and JSON made this value."""
+    if "problem" in value:
+        return ShardFailure(**value)
+    measures = {name: (int(n), float(total), float(squares)) for name, (n, total, squares) in value["measures"].items()}
+    return ShardResult(**dict(value) | {"measures": measures})
 
 
 @runtime_checkable
 class Engine(Protocol):
-    """Has shards done by workers, and tells of each of them once."""
+    """Has shards done by workers, and reports the outcome of each of them once."""
 
     name: str
 
@@ -25,7 +133,7 @@ class Engine(Protocol):
         """How many there are."""
         ...
 
-    def start(self, errand: Errand, shards: Sequence[Shard], tell: Tell) -> None:
+    def start(self, task: Task, shards: Sequence[Shard], report: Report) -> None:
         """Begin, and return at once."""
         ...
 
@@ -34,7 +142,13 @@ class Engine(Protocol):
         ...
 
 
-def failure(errand: Errand, shard: Shard, problem: str, *, fatal: bool = False) -> Failure:
-    """What an engine says of a shard of which no worker says anything."""
-    source = errand.sources[shard.source]
-    return Failure(shard.name, source.name, shard.first, shard.rows, problem, fatal=fatal)
+def check_workers(workers: int | None) -> int | None:
+    """How many workers were asked for, if anything; an error if it is less than one."""
+    if workers is not None and workers < 1:
+        raise InputError(f"there must be at least one worker; given {workers}")
+    return workers
+
+
+def count_cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

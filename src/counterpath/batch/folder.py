@@ -1,4 +1,4 @@
-"""A folder of results: who may write there, what was left over, and what could not be done."""
+"""A folder of results: how it is written, who may write there, what is done, and what could not be done."""
 
 import json
 import os
@@ -9,19 +9,53 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
+from counterpath.batch.engine import ShardFailure, ShardResult, outcome_from_json
 from counterpath.batch.job import Job
-from counterpath.batch.shards import Failure, Receipt, from_json, to_json
 from counterpath.batch.sources import Source
-from counterpath.batch.worker import ANSWERS, MILESTONES
-from counterpath.batch.writing import writing
-from counterpath.utils.errors import InputError
-from counterpath.utils.files import sync_folder, write_json, write_text
+from counterpath.utils.errors import BatchError, InputError
+from counterpath.utils.files import atomic, sync_folder, write_json, write_text
 
 FORMAT = "counterpath-batch"
-VERSION = 1
-MANIFEST, JOURNAL = "manifest.json", "shards.jsonl"
+VERSION = 1  # of the manifest and the journal; a newer one may have what this code does not know
+MANIFEST, JOURNAL, SUMMARY = "manifest.json", "shards.jsonl", "summary.json"
+COUNTERFACTUALS, MILESTONES, QUARANTINE = "counterfactuals", "milestones", "quarantine"
+_NAMES = (MANIFEST, JOURNAL, SUMMARY, COUNTERFACTUALS, MILESTONES, QUARANTINE)
+_LOCK = ".lock"
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn what the system says of a full disk, or the like, into an error that says what to do.
+
+    Raises:
+        BatchError: Something in the block could not be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise BatchError(
+            f"{path} cannot be written: {reason}. Make room, or see to whatever it is, and run the same command again: "
+            "what is done is kept"
+        ) from error
+
+
+def write_table(path: Path, table: pa.Table) -> int:
+    """Write a table beside its final name, sync it, give it that name, and sync the folder; returns its size.
+
+    Raises:
+        BatchError: The disk is full, or the like; nothing is left behind.
+    """
+    with writing(path):
+        with atomic(path) as temporary:
+            pq.write_table(table, temporary, compression="zstd")
+            size = temporary.stat().st_size
+        sync_folder(path.parent)
+    return size
 
 
 @dataclass(frozen=True)
@@ -102,12 +136,7 @@ class Journal:
 
     path: Path
 
-    @classmethod
-    def of(cls, folder: Path) -> "Journal":
-        """That of the results in a folder."""
-        return cls(folder / JOURNAL)
-
-    def read(self) -> dict[str, Receipt]:
+    def read(self) -> dict[str, ShardResult]:
         """What was recorded, by the names of shards; half a line at the end is cut off.
 
         Raises:
@@ -120,48 +149,43 @@ class Journal:
         if len(whole) < len(content):
             os.truncate(self.path, len(whole))
         try:
-            told = [from_json(json.loads(line)) for line in whole.splitlines()]
+            recorded = [outcome_from_json(json.loads(line)) for line in whole.splitlines()]
         except (ValueError, TypeError, KeyError) as error:
             raise InputError(f"{self.path} is damaged: {error}; start over with --restart") from error
-        return {receipt.shard: receipt for receipt in told if isinstance(receipt, Receipt)}
+        return {result.shard: result for result in recorded if isinstance(result, ShardResult)}
 
-    def add(self, receipt: Receipt) -> None:
+    def add(self, result: ShardResult) -> None:
         """Record a shard; when this returns, the line is on the disk."""
         with writing(self.path), self.path.open("ab") as file:
-            file.write(_line(receipt).encode())
+            file.write(_line(result).encode())
             file.flush()
             os.fsync(file.fileno())
 
-    def keep(self, receipts: Collection[Receipt]) -> None:
+    def keep(self, results: Collection[ShardResult]) -> None:
         """Forget all others; the file is written anew, whole or not at all."""
         with writing(self.path):
-            write_text(self.path, "".join(_line(receipt) for receipt in receipts))
+            write_text(self.path, "".join(map(_line, results)))
             sync_folder(self.path.parent)
 
 
-def _line(receipt: Receipt) -> str:
-    return json.dumps(to_json(receipt), ensure_ascii=False, allow_nan=False) + "\n"
-
-
-QUARANTINE, SUMMARY = "quarantine", "summary.json"
-_LOCK = ".lock"
-_OURS = (ANSWERS, MILESTONES, QUARANTINE, MANIFEST, JOURNAL, SUMMARY)
+def _line(result: ShardResult) -> str:
+    return json.dumps(asdict(result), ensure_ascii=False, allow_nan=False) + "\n"
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[None]:
-    """Let nobody else write to a folder of results meanwhile; it is made if it is not there.
+def locked(folder: Path) -> Iterator[None]:
+    """Let no other job write to a folder of results meanwhile; it is made if it is not there.
 
     Raises:
-        InputError: Somebody else does, or the folder holds something else.
+        InputError: Another job does, or the folder holds something else.
     """
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; results are written to a folder")
-    strangers = sorted(
-        path.name for path in folder.glob("*") if path.name not in _OURS and not path.name.startswith(".")
+    foreign = sorted(
+        path.name for path in folder.glob("*") if path.name not in _NAMES and not path.name.startswith(".")
     )
-    if strangers:
-        raise InputError(f"{folder} holds {', '.join(strangers[:3])}; choose a new or empty folder for the results")
+    if foreign:
+        raise InputError(f"{folder} holds {', '.join(foreign[:3])}; choose a new or empty folder for the results")
     lock = FileLock(folder / _LOCK)
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -177,49 +201,49 @@ def held(folder: Path) -> Iterator[None]:
 
 def clear(folder: Path) -> None:
     """Remove all results; the manifest first, without which the others are nothing."""
-    for name in (MANIFEST, JOURNAL, SUMMARY, ANSWERS, MILESTONES, QUARANTINE):
-        path = folder / name
+    for path in (folder / name for name in _NAMES):
         if path.is_dir():
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
 
 
-def sweep(folder: Path) -> None:
+def remove_temporary(folder: Path) -> None:
     """Remove what a process that was killed while it wrote left behind."""
-    for leftover in (*folder.glob(".*.json*"), *folder.glob(f"{ANSWERS}/.*"), *folder.glob(f"{MILESTONES}/.*")):
-        leftover.unlink(missing_ok=True)  # a worker of a job that was killed may be about to end, and remove its own
+    for pattern in (".*.json*", f"{COUNTERFACTUALS}/.*", f"{MILESTONES}/.*"):
+        for path in folder.glob(pattern):
+            path.unlink(missing_ok=True)  # a worker of a job that was killed may be about to end, and remove its own
 
 
-def tidy(folder: Path, done: Iterable[Receipt]) -> None:
-    """Remove what is out of date when a job goes on: quarantine, and tables of shards that are to be done."""
-    kept = {file for receipt in done for file in receipt.files}
-    for path in (*folder.glob(f"{ANSWERS}/*"), *folder.glob(f"{MILESTONES}/*")):
+def remove_outdated(folder: Path, done: Iterable[ShardResult]) -> None:
+    """When a job goes on, remove the quarantine, and tables of shards that are to be done."""
+    kept = {file for result in done for file in result.files}
+    for path in (*folder.glob(f"{COUNTERFACTUALS}/*"), *folder.glob(f"{MILESTONES}/*")):
         if path.relative_to(folder).as_posix() not in kept:
             path.unlink(missing_ok=True)
     if (folder / QUARANTINE).is_dir():
         shutil.rmtree(folder / QUARANTINE)
 
 
-def intact(folder: Path, done: Mapping[str, Receipt], sources: Iterable[Source]) -> dict[str, Receipt]:
-    """Of the shards that are recorded as done those of files as they are, whose tables are there, in full length."""
+def intact(folder: Path, done: Mapping[str, ShardResult], sources: Iterable[Source]) -> dict[str, ShardResult]:
+    """Of the shards that are recorded as done those of unchanged files, whose tables are there, in full length."""
     hashes = {source.name: source.sha256 for source in sources}
     return {
-        name: receipt
-        for name, receipt in done.items()
-        if receipt.input == hashes.get(receipt.source)
-        and all(_size(folder / file) == size for file, size in receipt.files.items())
+        name: result
+        for name, result in done.items()
+        if result.sha256 == hashes.get(result.source)
+        and all(_size(folder / file) == size for file, size in result.files.items())
     }
 
 
-def quarantine(folder: Path, failure: Failure) -> Path:
+def write_quarantine(folder: Path, failure: ShardFailure) -> None:
     """Put what is known about a shard that could not be done where it will be looked for."""
     path = folder / QUARANTINE / f"{failure.shard}.json"
     with writing(path):
-        return write_json(path, asdict(failure))
+        write_json(path, asdict(failure))
 
 
-def quarantined(folder: Path) -> set[str]:
+def quarantined_sources(folder: Path) -> set[str]:
     """The files of the input of which something is in quarantine."""
     found = (json.loads(path.read_text(encoding="utf-8")) for path in folder.glob(f"{QUARANTINE}/[!.]*.json"))
     return {failure["source"] for failure in found}

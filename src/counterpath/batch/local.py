@@ -8,22 +8,20 @@ import sys
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from threading import Event, Thread
 from typing import Any
 
 import torch
 
-from counterpath.batch.engine import TRIES, Tell, failure
-from counterpath.batch.shards import from_json
+from counterpath.batch import engine
+from counterpath.batch.engine import Report, ShardFailure, Task
 from counterpath.batch.sources import Shard
-from counterpath.batch.worker import Errand
-from counterpath.utils.errors import InputError
 
-ON_A_GPU = 6
-"""How many workers share a GPU: while it computes for some of them, the others read, round and write."""
+WORKERS_PER_GPU = 6
+"""While the GPU computes for some of them, the others read, round and write; each takes memory of the GPU."""
 _MODULE = "counterpath.batch.worker"
-_NONE = Shard(0, 0, 0, 0)
+_NO_SHARD = Shard(0, 0, 0, 0)
 
 
 class Local:
@@ -37,23 +35,21 @@ class Local:
     name = "local"
 
     def __init__(self, workers: int | None = None, device: str = "cpu") -> None:
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        gpus = [f"cuda:{place}" for place in range(torch.cuda.device_count())] if device == "cuda" else [device]
-        usual = cores if device == "cpu" else min(ON_A_GPU * len(gpus), max(cores - 1, 1))
-        if workers is not None and workers < 1:
-            raise InputError(f"there must be at least one worker; given {workers}")
-        self.workers = usual if workers is None else workers
-        self._devices = [gpus[place % len(gpus)] for place in range(self.workers)]
+        cores = engine.count_cores()
+        devices = [f"cuda:{index}" for index in range(torch.cuda.device_count())] if device == "cuda" else [device]
+        usual = cores if device == "cpu" else min(WORKERS_PER_GPU * len(devices), max(cores - 1, 1))
+        self.workers = engine.check_workers(workers) or usual
+        self._devices = [devices[index % len(devices)] for index in range(self.workers)]
         self._waiting: deque[Shard] = deque()
         self._stopped = Event()
         self._processes: set[_Process] = set()
         self._threads: list[Thread] = []
 
-    def start(self, errand: Errand, shards: Sequence[Shard], tell: Tell) -> None:
+    def start(self, task: Task, shards: Sequence[Shard], report: Report) -> None:
         """Begin, and return at once."""
         self._waiting.extend(shards)
         for device in self._devices[: len(shards)]:
-            thread = Thread(target=self._labour, args=(errand.on(device), tell), daemon=True)
+            thread = Thread(target=self._run_worker, args=(replace(task, device=device), report), daemon=True)
             self._threads.append(thread)
             thread.start()
 
@@ -66,29 +62,30 @@ class Local:
         for thread in self._threads:
             thread.join()
 
-    def _labour(self, errand: Errand, tell: Tell) -> None:
+    def _run_worker(self, task: Task, report: Report) -> None:
         """Have one process after the other do shards until there are none; a process that dies is replaced."""
         try:
-            self._do_all(errand, tell)
-        except OSError as error:  # no process can be started: whoever waits for its shards has to be told
-            tell(failure(errand, _NONE, f"a worker cannot be started: {error}; try fewer workers", fatal=True))
+            self._do_shards(task, report)
+        except OSError as error:  # no process can be started, and the job waits for its shards
+            problem = f"a worker cannot be started: {error}; try fewer workers"
+            report(ShardFailure.of(task, _NO_SHARD, problem, fatal=True))
 
-    def _do_all(self, errand: Errand, tell: Tell) -> None:
+    def _do_shards(self, task: Task, report: Report) -> None:
         process: _Process | None = None
         while shard := self._next():
-            for tried in range(1, TRIES + 1):
-                process = self._begin(errand) if process is None else process
-                reply = process.ask(asdict(shard))
-                if reply is not None:
-                    tell(from_json(reply))
+            for deaths in range(1, engine.TRIES + 1):
+                process = self._begin(task) if process is None else process
+                outcome = process.do(shard)
+                if outcome is not None:
+                    report(engine.outcome_from_json(outcome))
                     break
-                problem = f"the worker died ({process.close()}) {tried} times over this shard; it may need more memory"
+                failure = ShardFailure.of_worker(task, shard, deaths, f"({process.close()}) ")
                 self._processes.discard(process)
                 process = None
                 if self._stopped.is_set():
                     return
             else:
-                tell(failure(errand, shard, f"{problem}: try fewer workers, or fewer rows in a shard"))
+                report(failure)
         if process is not None:
             process.close()
             self._processes.discard(process)
@@ -99,8 +96,8 @@ class Local:
         except IndexError:
             return None
 
-    def _begin(self, errand: Errand) -> "_Process":
-        process = _Process(errand)
+    def _begin(self, task: Task) -> "_Process":
+        process = _Process(task)
         self._processes.add(process)
         if self._stopped.is_set():
             process.kill()
@@ -110,7 +107,7 @@ class Local:
 class _Process:
     """A worker process; it ends when its standard input does, and so with the process that started it."""
 
-    def __init__(self, errand: Errand) -> None:
+    def __init__(self, task: Task) -> None:
         # Each has one thread, and says so before any library starts more.
         environment = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
@@ -118,23 +115,21 @@ class _Process:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,
-            start_new_session=True,  # Ctrl-C is for the one that gave out the work
+            start_new_session=True,  # Ctrl-C is for the process that started it
         )
-        self._say(errand.to_json())
+        self._send(asdict(task))
 
-    def ask(self, value: Any) -> Any | None:
-        """What it answers; None if it died."""
-        self._say(value)
+    def do(self, shard: Shard) -> Any | None:
+        """The outcome of a shard in JSON; None if the process died."""
+        self._send(asdict(shard))
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         return json.loads(line) if line.endswith(b"\n") else None
 
     def close(self) -> str:
         """Let it end; how it did, in words."""
-        with (
-            suppress(BrokenPipeError),
-            self._process,
-        ):  # closes both ends and waits; it may not have heard the last word
+        # Leaving the block closes both pipes and waits; a process that died may not have read all that was sent.
+        with suppress(BrokenPipeError), self._process:
             pass
         code = self._process.returncode
         return signal.Signals(-code).name if code < 0 else f"exit code {code}"
@@ -143,10 +138,8 @@ class _Process:
         """End it now."""
         self._process.kill()
 
-    def _say(self, value: Any) -> None:
+    def _send(self, value: Any) -> None:
         assert self._process.stdin is not None
-        try:
+        with suppress(BrokenPipeError):  # it died: that is seen where its outcome is missing
             self._process.stdin.write(json.dumps(value).encode() + b"\n")
             self._process.stdin.flush()
-        except BrokenPipeError:
-            return  # it died: that is seen where its answer is missing

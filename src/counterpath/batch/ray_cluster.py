@@ -1,4 +1,4 @@
-"""Ray, started here or joined: who may hear it, what it has, and how it is left.
+"""Ray, started here or joined: where it listens, what it has, and how it is left.
 
 A Ray that is started here is for this job alone, and nothing of it listens beyond the loopback address. One that runs
 already, be it a cluster or what a notebook has started, is used as it is.
@@ -9,23 +9,25 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 from counterpath.utils.errors import BatchError, InputError, require
 
 SPARE = 2
 """CPU slots that no worker gets: with as many actors as slots Ray Data may wait for a slot forever."""
 _LOOPBACK = ("127.0.0.1", "::1")
-_STORE = 80 << 20
-"""The least that Ray takes for objects; only names of shards and what became of them are kept there."""
-_KNOCKING = 10.0
-"""Seconds until nobody is taken to be there."""
-PATIENCE = 10.0
+_STORE_BYTES = 80 << 20
+"""The least that Ray takes for objects; only the names of shards and their outcomes are kept there."""
+_CONNECT_TIMEOUT = 10.0
+"""Seconds until nothing is taken to listen at an address: far more than an answer takes in any network."""
+FREE_SLOT_TIMEOUT = 10.0
 """Seconds until slots of a job that has just ended are free again, at most."""
+_POLL_SECONDS = 0.2
+"""Between two looks at the free slots: short for a user who waits, and rare enough for Ray."""
 
 
 @dataclass(frozen=True)
@@ -33,20 +35,20 @@ class Cluster:
     """A Ray that this process is connected to.
 
     Attributes:
-        ours: Whether the connection was made here, and so is to be ended.
+        is_ours: Whether the connection was made here, and so is to be ended.
         cpus: How many CPU slots it has in all.
         gpus: How many GPUs.
     """
 
-    ours: bool
+    is_ours: bool
     cpus: int
     gpus: int
 
     def leave(self) -> None:
         """End the connection, and with it all that was started over it, Ray itself if it was started here."""
-        if self.ours:
+        if self.is_ours:
             ray().shutdown()
-            _let_print(True)
+            _set_worker_logs(True)
 
 
 def ray() -> ModuleType:
@@ -58,7 +60,7 @@ def ray() -> ModuleType:
     return require("ray", "ray", "--engine ray")
 
 
-def running() -> bool:
+def is_connected() -> bool:
     """Whether this process is connected already."""
     return bool(ray().is_initialized())
 
@@ -68,12 +70,12 @@ def start(workers: int, gpus: int) -> Cluster:
     library, constants = ray(), require("ray._private.ray_constants", "ray", "--engine ray")
     loopback = {"ENABLE_RAY_CLUSTER": False}  # by which Ray takes the loopback address for that of this machine
     try:
-        with _environment(_for_workers()), _set(constants, loopback | _OWN_PYTHON):
+        with patch.dict(os.environ, _worker_environment()), patch.dict(vars(constants), loopback | _OWN_PYTHON):
             library.init(
                 address="local",
                 num_cpus=workers + SPARE,
                 num_gpus=gpus,
-                object_store_memory=_STORE,
+                object_store_memory=_STORE_BYTES,
                 include_dashboard=False,
                 _node_ip_address=_LOOPBACK[0],
                 **_QUIET,
@@ -85,11 +87,11 @@ def start(workers: int, gpus: int) -> Cluster:
     if address not in _LOOPBACK:
         library.shutdown()
         raise BatchError(
-            f"this version of Ray would listen on {address}, for everybody to hear: install the version that "
+            f"this version of Ray would listen on {address}, for other machines to connect: install the version that "
             "constraints.txt names, or start Ray yourself and give its --address"
         )
-    _let_print(False)
-    return _described(ours=True)
+    _set_worker_logs(False)
+    return _describe(is_ours=True)
 
 
 def join(address: str) -> Cluster:
@@ -100,8 +102,8 @@ def join(address: str) -> Cluster:
     """
     library, constants = ray(), require("ray._private.ray_constants", "ray", "--engine ray")
     try:
-        _knock(address)
-        with _set(constants, _OWN_PYTHON):
+        _check_reachable(address)
+        with patch.dict(vars(constants), _OWN_PYTHON):
             library.init(address=address, **_QUIET)
     except (ConnectionError, OSError, RuntimeError, ValueError) as error:
         problem = " ".join(str(error).split()).rstrip(".")
@@ -109,53 +111,54 @@ def join(address: str) -> Cluster:
             f"--address {address!r} leads to no Ray: {problem}. Run this on a machine of the cluster with auto or "
             "HOST:6379, with RAY_AUTH_MODE=token if it asks for a token, or leave --address out to start Ray here"
         ) from error
-    _let_print(False)
-    return _described(ours=True)
+    _set_worker_logs(False)
+    return _describe(is_ours=True)
 
 
-def found() -> Cluster:
+def connected() -> Cluster:
     """The Ray that this process is connected to already; it is left as it is."""
-    return _described(ours=False)
+    return _describe(is_ours=False)
 
 
-def insist_on_room(kind: str) -> None:
+def check_free_slot(kind: str) -> None:
     """Raise an error if not a single worker can begin, since nothing of the kind ("CPU" or "GPU") is free."""
-    library, until = ray(), time.monotonic() + PATIENCE
+    library, until = ray(), time.monotonic() + FREE_SLOT_TIMEOUT
     while library.available_resources().get(kind, 0) < 1:
         if time.monotonic() > until:
             raise BatchError(
                 f"the Ray cluster has no free {kind}: {library.cluster_resources().get(kind, 0):g} in all, in use by "
                 "others. Wait for them, or use --engine local"
             )
-        time.sleep(0.2)
+        time.sleep(_POLL_SECONDS)
 
 
 _QUIET: Mapping[str, Any] = {"log_to_driver": False, "configure_logging": True, "logging_level": logging.ERROR}
+# Ray reads these from the environment when it is imported, which may have happened long ago: so they are patched.
 _OWN_PYTHON = {"RAY_ENABLE_UV_RUN_RUNTIME_ENV": False}
 """Workers run in the Python environment that is there; none is made for them."""
 
 
-def _described(*, ours: bool) -> Cluster:
+def _describe(*, is_ours: bool) -> Cluster:
     resources = ray().cluster_resources()
-    return Cluster(ours, int(resources.get("CPU", 0)), int(resources.get("GPU", 0)))
+    return Cluster(is_ours, int(resources.get("CPU", 0)), int(resources.get("GPU", 0)))
 
 
-def _knock(address: str) -> None:
-    """Raise an OSError if nobody is there, of which Ray convinces itself in minutes only."""
+def _check_reachable(address: str) -> None:
+    """Raise an OSError if nothing listens at an address, which Ray itself would try for minutes."""
     if "://" in address:
         return
     services = require("ray._private.services", "ray", "--engine ray")
     host, _, port = services.canonicalize_bootstrap_address(address).rpartition(":")
-    socket.create_connection((host.strip("[]"), int(port)), _KNOCKING).close()
+    socket.create_connection((host.strip("[]"), int(port)), _CONNECT_TIMEOUT).close()
 
 
-def _let_print(wanted: bool) -> None:
+def _set_worker_logs(enabled: bool) -> None:
     """Whether Ray prints what happens to workers, to standard output, where results are."""
     worker: Any = require("ray._private.worker", "ray", "--engine ray")
-    worker._worker_logs_enabled = wanted
+    worker._worker_logs_enabled = enabled
 
 
-def _for_workers() -> dict[str, str]:
+def _worker_environment() -> dict[str, str]:
     """What all processes of Ray inherit: workers find the modules that this process finds, and have one thread each."""
     return {
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
@@ -163,30 +166,3 @@ def _for_workers() -> dict[str, str]:
         "MKL_NUM_THREADS": "1",
         "RAY_USAGE_STATS_ENABLED": "0",
     }
-
-
-@contextmanager
-def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-
-
-@contextmanager
-def _set(module: ModuleType, values: Mapping[str, Any]) -> Iterator[None]:
-    """Settings that Ray reads from the environment when it is imported, which may have happened long ago."""
-    before = {name: getattr(module, name, None) for name in values}
-    for name, value in values.items():
-        setattr(module, name, value)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            setattr(module, name, value)

@@ -23,10 +23,19 @@ from counterpath.data.schema import KINDS, Feature, Schema
 from counterpath.utils.errors import InputError, choose
 
 _CHUNK_BYTES = 1 << 22
+"""Of a CSV file that are scanned at a time: large enough for NumPy to be fast, small beside any memory."""
 _QUOTE, _NEWLINE, _RETURN = b'"\n\r'
+_BATCH_ROWS = 1 << 12
+"""Rows of a Parquet file that are decoded at a time: a shard far into a large row group passes all before it."""
+_GAPS = ["", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>"]
+_GAPS += ["N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"]
+"""What pandas takes for a missing value; its own list is private."""
+_HASHING_THREADS = 8
+"""At most: more threads do not make a disk faster."""
+_DIGITS = re.compile(r"(\d+)")
 
 
-def scan(path: Path, shard_rows: int) -> tuple[int, list[int], list[str]]:
+def scan_csv(path: Path, shard_rows: int) -> tuple[int, list[int], list[str]]:
     """How many rows there are, where each shard of so many begins and the last one ends, and the columns' names.
 
     Blank lines are no rows, just as pandas has it.
@@ -44,16 +53,10 @@ def scan(path: Path, shard_rows: int) -> tuple[int, list[int], list[str]]:
     if header is None:
         raise InputError("it is empty; expected a header and rows")
     cuts = [cut for cut in cuts if cut > header[0]]
-    return lines - 1, [*cuts, path.stat().st_size], header_of(path, header[1])
-
-
-def header_of(path: Path, end: int | None = None) -> list[str]:
-    """The names of the columns: the first row, which ends at byte `end`."""
-    if end is None:
-        end = next((int(ends[0]) for _, ends in _lines(path) if len(ends)), 0)
     with path.open("rb") as file:
-        text = file.read(end).decode("utf-8-sig", errors="replace")
-    return next(iter(csv.reader(text.strip("\r\n").splitlines(keepends=True))), [])
+        text = file.read(header[1]).decode("utf-8-sig", errors="replace")
+    columns = next(iter(csv.reader(text.strip("\r\n").splitlines(keepends=True))), [])
+    return lines - 1, [*cuts, path.stat().st_size], columns
 
 
 def _lines(path: Path) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
@@ -71,8 +74,8 @@ def _lines(path: Path) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
             ends = np.flatnonzero(breaks) + position
             starts = np.concatenate([[begin], ends + 1])
             begin, starts = int(starts[-1]), starts[:-1]
-            alone = np.concatenate([[last], content])[np.maximum(starts - position + 1, 0)]
-            blank = (ends == starts) | ((ends == starts + 1) & (alone == _RETURN))
+            first = np.concatenate([[last], content])[np.maximum(starts - position + 1, 0)]
+            blank = (ends == starts) | ((ends == starts + 1) & (first == _RETURN))
             yield starts[~blank], ends[~blank]
             position, last = position + len(content), int(content[-1])
         if quoted:
@@ -80,9 +83,6 @@ def _lines(path: Path) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         file.seek(begin)
         if file.read().strip(b"\r\n"):
             yield np.array([begin]), np.array([position])
-
-
-_PART = re.compile(r"(\d+)")
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class Shard:
     """Rows of one file, one after the other.
 
     Attributes:
-        source: The place of the file among all.
+        source: The number of the file, from 0.
         number: Which shard of that file, from 0.
         first: Its first row in the file, from 0.
         rows: How many there are.
@@ -137,123 +137,119 @@ class Shard:
         return f"{self.source:05d}-{self.number:06d}"
 
 
-def find(given: str, without: Path | None = None) -> list[tuple[str, Path]]:
+def find_files(given: str, exclude: Path | None = None) -> list[tuple[str, Path]]:
     """The files that are meant by a file, a folder or a pattern, each with its name, in the order of their names.
 
     In a folder those count that end in a key of `READERS`, at any depth; hidden files and folders do not, nor do those
-    that begin with an underscore. Numbers in names are in numerical order. What is in the folder `without`, to which
+    that begin with an underscore. Numbers in names are in numerical order. What is in the folder `exclude`, to which
     results are written, is left out.
 
     Raises:
         InputError: There is none, or one of another kind.
     """
-    place = Path(given)
-    if place.is_dir():
-        inside = (path.relative_to(place) for path in place.rglob("*") if path.is_file())
-        names = [path for path in inside if path.suffix.lower() in READERS and not _hidden(path)]
-        found = [(path.as_posix(), place / path) for path in names]
-    elif place.is_file():
-        found = [(place.name, place)]
+    path = Path(given)
+    if path.is_dir():
+        inside = (file.relative_to(path) for file in path.rglob("*") if file.is_file())
+        names = [file for file in inside if file.suffix.lower() in READERS and not _is_hidden(file)]
+        found = [(file.as_posix(), path / file) for file in names]
+    elif path.is_file():
+        found = [(path.name, path)]
     else:
-        paths = [Path(name) for name in glob.glob(given, recursive=True) if Path(name).is_file()]
-        top = Path(os.path.commonpath([path.parent for path in paths])) if paths else Path()
-        found = [(path.relative_to(top).as_posix(), path) for path in paths]
-    found = [(name, path.resolve()) for name, path in found]
-    if without is not None:
-        found = [(name, path) for name, path in found if not path.is_relative_to(without.resolve())]
+        files = [Path(name) for name in glob.glob(given, recursive=True) if Path(name).is_file()]
+        top = Path(os.path.commonpath([file.parent for file in files])) if files else Path()
+        found = [(file.relative_to(top).as_posix(), file) for file in files]
+    found = [(name, file.resolve()) for name, file in found]
+    if exclude is not None:
+        found = [(name, file) for name, file in found if not file.is_relative_to(exclude.resolve())]
     if not found:
         kinds = " or ".join(READERS)
         raise InputError(f"there are no rows to read: {given!r} is no file, no folder with {kinds} files, no pattern")
-    for name, path in found:
-        choose(f"kind of table (the end of {name!r})", path.suffix.lower(), READERS)
-    return sorted(found, key=lambda one: _in_order(one[0]))
+    for name, file in found:
+        choose(f"kind of table (the end of {name!r})", file.suffix.lower(), READERS)
+    return sorted(found, key=lambda one: _numeric_key(one[0]))
 
 
-def survey(files: Sequence[tuple[str, Path]], columns: Sequence[str], shard_rows: int) -> list[Source]:
+def inspect_files(files: Sequence[tuple[str, Path]], columns: Sequence[str], shard_rows: int) -> list[Source]:
     """Look at every file: its hash, its rows, and whether it has the columns that are needed.
 
     A file that cannot be read is a source with a `problem`; the others can be explained all the same.
     """
-    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as threads:  # hashing lets other threads run
-        return list(threads.map(partial(_look, columns=columns, shard_rows=shard_rows), files))
+    with ThreadPoolExecutor(min(_HASHING_THREADS, os.cpu_count() or 1)) as threads:  # hashing frees the GIL
+        return list(threads.map(partial(_inspect, columns=columns, shard_rows=shard_rows), files))
 
 
 def shards_of(sources: Sequence[Source], shard_rows: int) -> list[Shard]:
     """All shards of all files that can be read, in order."""
     return [
-        Shard(place, number, first, min(shard_rows, source.rows - first))
-        for place, source in enumerate(sources)
+        Shard(index, number, first, min(shard_rows, source.rows - first))
+        for index, source in enumerate(sources)
         for number, first in enumerate(range(0, source.rows, shard_rows))
     ]
 
 
-def insist_unchanged(source: Source) -> None:
+def check_unchanged(source: Source) -> None:
     """Raise an error if a file is not what it was when the job was planned."""
     now = os.stat(source.path)
     if (now.st_size, now.st_mtime_ns) != (source.bytes, source.modified):
         raise InputError(f"{source.name} has changed while the job ran: run it again")
 
 
-def _look(file: tuple[str, Path], columns: Sequence[str], shard_rows: int) -> Source:
+def _inspect(file: tuple[str, Path], columns: Sequence[str], shard_rows: int) -> Source:
     name, path = file
-    there = path.stat()
+    stat = path.stat()
     with path.open("rb") as stream:
         sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
     rows, problem = 0, ""
     cuts: Sequence[int] = ()
     try:
-        rows, cuts, given = READERS[path.suffix.lower()](path, shard_rows)
-        missing = [column for column in columns if column not in given]
-        twice = sorted({column for column in columns if given.count(column) > 1})
+        rows, cuts, found = READERS[path.suffix.lower()](path, shard_rows)
+        missing = [column for column in columns if column not in found]
+        twice = sorted({column for column in columns if found.count(column) > 1})
         if missing:
-            problem = f"it has no column {', '.join(missing)}; it has: {', '.join(given)}"
+            problem = f"it has no column {', '.join(missing)}; it has: {', '.join(found)}"
         if twice:
             problem = f"it has several columns {', '.join(twice)}"
     except (InputError, OSError, pa.ArrowException) as error:
         problem = f"it cannot be read, it is damaged or of another kind: {' '.join(str(error).split())}"
     rows = 0 if problem else rows
-    return Source(name, str(path), there.st_size, there.st_mtime_ns, sha256, rows, tuple(cuts), problem)
+    return Source(name, str(path), stat.st_size, stat.st_mtime_ns, sha256, rows, tuple(cuts), problem)
 
 
-def _parquet(path: Path, shard_rows: int) -> tuple[int, Sequence[int], list[str]]:
+def _scan_parquet(path: Path, shard_rows: int) -> tuple[int, Sequence[int], list[str]]:
     with pq.ParquetFile(path) as file:
         return file.metadata.num_rows, (), list(file.schema_arrow.names)
 
 
-READERS: dict[str, Callable[[Path, int], tuple[int, Sequence[int], list[str]]]] = {".parquet": _parquet, ".csv": scan}
-"""How to look at a file, by the end of its name: it gives its rows, its cuts and its columns."""
+READERS: dict[str, Callable[[Path, int], tuple[int, Sequence[int], list[str]]]] = {
+    ".parquet": _scan_parquet,
+    ".csv": scan_csv,
+}
+"""How to scan a file, by the end of its name, for the number of its rows, its cuts and its columns."""
 
 
-def _hidden(path: Path) -> bool:
+def _is_hidden(path: Path) -> bool:
     return any(part.startswith((".", "_")) for part in path.parts)
 
 
-def _in_order(name: str) -> list[tuple[int, Any]]:
+def _numeric_key(name: str) -> list[tuple[int, Any]]:
     """A key by which part-10 comes after part-9."""
-    return [(0, int(part)) if part.isdigit() else (1, part) for part in _PART.split(name)]
+    return [(0, int(part)) if part.isdigit() else (1, part) for part in _DIGITS.split(name)]
 
 
-_BATCH_ROWS = 1 << 12
-"""Rows of a Parquet file that are decoded at a time: a shard far into a large row group passes all before it."""
-_GAPS = ["", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>"]
-_GAPS += ["N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"]
-"""What pandas takes for a missing value."""
-
-
-def read(source: Source, shard: Shard, schema: Schema, ids: Sequence[str]) -> tuple[pd.DataFrame, pa.Table]:
-    """The rows of a shard, under their numbers in the file, and the columns that are carried along as they are.
+def read_shard(source: Source, shard: Shard, schema: Schema, ids: Sequence[str]) -> tuple[pd.DataFrame, pa.Table]:
+    """The features of the rows of a shard, under their numbers in the file, and the id columns as they are.
 
     Raises:
         InputError: The file has changed since the job was planned, or is not what it seemed to be.
     """
-    insist_unchanged(source)
-    frame, carried = (_read_csv if source.cuts else _read_parquet)(source, shard, schema, ids)
+    check_unchanged(source)
+    frame, copied = (_read_csv if source.cuts else _read_parquet)(source, shard, schema, ids)
     if len(frame) != shard.rows:
         raise InputError(
             f"{source.name} has {len(frame)} rows where {shard.rows} were counted, from row {shard.first} on: its "
             "quotes or line breaks cannot be followed; convert it to Parquet"
         )
-    return frame.set_axis(pd.RangeIndex(shard.first, shard.first + shard.rows)), carried
+    return frame.set_axis(pd.RangeIndex(shard.first, shard.first + shard.rows)), copied
 
 
 def _read_parquet(source: Source, shard: Shard, schema: Schema, ids: Sequence[str]) -> tuple[pd.DataFrame, pa.Table]:
@@ -302,16 +298,16 @@ def _read_csv(source: Source, shard: Shard, schema: Schema, ids: Sequence[str]) 
 
 def _values(column: pd.Series, feature: Feature) -> pd.Series:
     """The values of a feature that are written in a column; what is none stays as it is written."""
-    places, texts = pd.factorize(column)
-    number = KINDS[feature.kind].categories is None
-    known = {} if number else _written(feature.categories)
-    values = [_number(text) if number else known.get(text, _category(text, feature.categories)) for text in texts]
-    found = np.array([*values, np.nan], dtype=object)[places]  # a gap has the place -1
-    plain = number and all(isinstance(value, float) for value in values)
+    codes, texts = pd.factorize(column)
+    is_number = KINDS[feature.kind].categories is None
+    known = {} if is_number else _by_text(feature.categories)
+    values = [_number(text) if is_number else known.get(text, _category(text, feature.categories)) for text in texts]
+    found = np.array([*values, np.nan], dtype=object)[codes]  # a gap has the code -1
+    plain = is_number and all(isinstance(value, float) for value in values)
     return pd.Series(found, name=column.name, dtype=np.float64 if plain else object)
 
 
-def _written(categories: Sequence[Any]) -> Mapping[str, Any]:
+def _by_text(categories: Sequence[Any]) -> Mapping[str, Any]:
     """Categories by how they are written; yes and no in all ways in which pandas reads them."""
     truths = {text: one for one in categories if isinstance(one, bool) for text in (f"{one}".lower(), f"{one}".upper())}
     return truths | {str(category): category for category in categories}

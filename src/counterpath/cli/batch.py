@@ -76,7 +76,7 @@ def batch(
         out,
         chosen,
         (given.recorded or given.request(explainer).to_json()) | {"paths": paths},
-        own=model,
+        user_model=model,
         ids=options.names(ids),
         shard_rows=shard_rows,
         device=device_kind,
