@@ -113,6 +113,13 @@ def test_fits_are_timed_where_the_data_are(monkeypatch: pytest.MonkeyPatch, tmp_
     assert report.tables(measure(Bench(CPU, preset=QUICK), []) | {"fit": list(rows.values())})
 
 
+def test_one_missing_library_takes_nothing_else_away() -> None:
+    pytest.importorskip("stochman", reason="the paper's implementation needs stochman")
+    bench = Bench(CPU, preset=QUICK)
+    bench.not_measured.append("a comparison with DiCE needs the library 'dice_ml'")
+    assert list(bench.variants) == list(VARIANTS)
+
+
 def test_parts_that_do_not_exist() -> None:
     with pytest.raises(InputError, match=f"choose one of: {', '.join(PARTS)}"):
         measure(Bench(CPU, preset=FULL), ["stepp"])

@@ -175,18 +175,26 @@ class Bench:
 
     @cached_property
     def not_measured(self) -> list[str]:
-        """A sentence for each library that is missing."""
-        try:
-            require("stochman", "bench", "the paper's implementation")
-        except MissingExtraError as error:
-            return [str(error)]
-        return []
+        """A sentence for each library that is missing; parts add theirs."""
+        return _missing(*_STOCHMAN)
 
     @cached_property
     def variants(self) -> dict[str, BuildStep]:
         """The variants of a step whose libraries are installed."""
-        missing = {"paper"} if self.not_measured else set()
-        return {name: build for name, build in VARIANTS.items() if name not in missing}
+        without = {"paper"} if _missing(*_STOCHMAN) else set()
+        return {name: build for name, build in VARIANTS.items() if name not in without}
+
+
+_STOCHMAN = ("stochman", "the paper's implementation")
+
+
+def _missing(module: str, purpose: str) -> list[str]:
+    """A sentence that says which library is missing, or nothing."""
+    try:
+        require(module, "bench", purpose)
+    except MissingExtraError as error:
+        return [str(error)]
+    return []
 
 
 def measure_steps(bench: Bench) -> Rows:
@@ -420,11 +428,9 @@ def measure_peers(bench: Bench) -> Rows:
     if bench.device.type != "cpu":
         raise InputError("the part 'peers' is measured on a CPU, where the others run: add --device cpu")
     methods = tuple(peers.PEERS)
-    try:
-        require("dice_ml", "bench", "a comparison with DiCE")
-    except MissingExtraError as error:
+    if missing := _missing("dice_ml", "a comparison with DiCE"):
         methods = tuple(name for name in methods if not name.startswith("dice"))
-        bench.not_measured.append(str(error))
+        bench.not_measured.extend(missing)
     limits = dict.fromkeys(peers.LIMITS, bench.preset.slow_peer_rows)
     rows = bench.preset.peer_rows
     return peers.compare(bench.study, methods=methods, rows=rows, limits=limits, progress=bench.progress)
