@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from counterpath.data.datasets import Dataset, load
-from counterpath.experiments.bench import report
+from counterpath.experiments.bench import report, run
 from counterpath.experiments.bench.run import (
     FLOOR,
     FULL,
