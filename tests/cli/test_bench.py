@@ -19,7 +19,7 @@ def test_bench_prints_tables_and_writes_figures(tmp_path: Path, capsys: pytest.C
     results = json.loads(out.read_text(encoding="utf-8"))
     assert results["settings"]["rows"] == 32
     assert {row["method"] for row in results["step"]} == {"rsgd", "rsgd-c", "sgd"}
-    measured = {row["way"] for row in results["step"]}
+    measured = {row["variant"] for row in results["step"]}
     # What cannot be measured is said, and is no error.
     assert ("paper" in measured) != bool(results["not_measured"])
     assert ("not measured: " in printed.out) == bool(results["not_measured"])

@@ -33,7 +33,7 @@ _LEGEND: Any = {"loc": "lower right", "fontsize": 8, "frameon": True, "framealph
 
 
 def draw_all(scene: Scene, paths: Mapping[str, Paths], folder: Path) -> None:
-    """Draw every figure that the methods allow whose paths are given."""
+    """Draw every figure that there are paths for."""
     starts = [int((scene.chart - scene.chart.new_tensor(start)).norm(dim=-1).argmin()) for start in STARTS]
     latent = {name: paths[name] for name in SIDE_BY_SIDE if name in paths}
     _teaser(scene, starts[0], folder / "teaser")

@@ -1,7 +1,7 @@
 """From one number a row to tables: means, spreads, paired differences, and the paper's own figures beside them.
 
 Methods are compared twice: after equal steps, as the paper does, and at equal confidence, by the first point of each
-path that reaches it and the path up to there. Global methods stop at the asked confidence, and have no steps.
+path that reaches it and the path up to there. Global methods stop at the requested confidence, and have no steps.
 """
 
 import itertools
@@ -35,7 +35,7 @@ MEASURED = (
 AT_CONFIDENCE = ("ld", "ld_sq", "l1", "l2", "l2_sq", "path_ld_max_sq")
 SHOWN = ("ld_sq", "ld", "l0", "l1", "l2_sq", "l2", "linf", "confidence", "violation", "path_ld_max")
 SHOWN_THRESHOLDS = (0.5, 0.7, 0.9)
-"""The confidences in tables for people: a page has room for three, and these are what users ask for."""
+"""The confidences in tables for people: a page has room for three, low, middle and high."""
 HEADINGS = {
     "ld_sq": "LD²", "ld": "LD", "l0": "L0", "l1": "L1", "l2_sq": "L2²", "l2": "L2", "linf": "L∞",
     "confidence": "confidence", "violation": "violation", "path_ld_max": "max LD on path", "flip_ratio": "flip ratio",
@@ -318,16 +318,10 @@ def _values(measured: Sequence[Runs], run: str, measure: str, at: float) -> list
 
 def frame(results: Mapping[str, Any]) -> pd.DataFrame:
     """The table as a DataFrame, one column a figure, the paper's in columns of their own."""
-    rows = []
-    for row in results["table"]:
-        flat = {key: value for key, value in row.items() if not isinstance(value, dict)}
-        for measure, value in row.items():
-            if isinstance(value, dict):
-                flat |= {measure: value["mean"]} | {f"{measure}_{key}": value[key] for key in ("std", "seed_std")}
-        rows.append(flat)
     keys = ["steps", "constraint", "optimizer"]
+    ours = pd.json_normalize(results["table"], sep="_").rename(columns=lambda name: name.removesuffix("_mean"))
     printed = pd.DataFrame(results["paper"]).rename(columns=lambda name: name if name in keys else f"paper_{name}")
-    return pd.DataFrame(rows).merge(printed, how="left", on=keys)
+    return ours.merge(printed, how="left", on=keys)
 
 
 def markdown(results: Mapping[str, Any]) -> str:

@@ -72,7 +72,7 @@ BANDWIDTHS = (0.01, 0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
 _CALIBRATION_ROWS = 4000
 """Test rows on which the uncertainty is checked: enough for three digits of its AUC."""
 _HELD_OUT = 1000
-"""Training rows whose distance to the others says how far real rows are apart: a share of the whole, even on Adult."""
+"""Training rows whose distance to the others says how far real rows are apart: a small part of either data set."""
 
 
 def reproduce(
@@ -218,7 +218,7 @@ def measure_baseline(study: Study, name: str) -> Measured:
     return measured
 
 
-# Global methods: shortest paths over a graph, which stop where the asked confidence is reached.
+# Global methods: shortest paths over a graph, which stop where the requested confidence is reached.
 
 
 def measure_geodesic(study: Study, progress: bool | None) -> Measured:
@@ -306,7 +306,7 @@ def measure_at_confidence(
         study: The factuals that the paths start from, and the models.
         row: The factual of each point, in ascending order; each has at least one point.
         x: The points, as legal rows.
-        confidence: The confidence that was asked for.
+        confidence: The requested confidence.
     """
     count = len(study.factual)
     last = torch.bincount(row, minlength=count).cumsum(0) - 1

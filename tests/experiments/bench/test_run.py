@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from counterpath.data.datasets import Dataset, load
-from counterpath.experiments.bench import report
+from counterpath.experiments.bench import report, run
 from counterpath.experiments.bench.run import (
     FLOOR,
     FULL,
@@ -111,6 +111,13 @@ def test_fits_are_timed_where_the_data_are(monkeypatch: pytest.MonkeyPatch, tmp_
     rows = {row["data"]: row for row in measure_fits(Bench(CPU, preset=QUICK, progress=False))}
     assert rows["adult"]["seconds"] > 0
     assert report.tables(measure(Bench(CPU, preset=QUICK), []) | {"fit": list(rows.values())})
+
+
+def test_one_missing_library_takes_nothing_else_away() -> None:
+    pytest.importorskip("stochman", reason="the paper's implementation needs stochman")
+    bench = Bench(CPU, preset=QUICK)
+    bench.not_measured.append("a comparison with DiCE needs the library 'dice_ml'")
+    assert list(bench.variants) == list(VARIANTS)
 
 
 def test_parts_that_do_not_exist() -> None:

@@ -74,6 +74,6 @@ def allocation(kept: int, passing: int) -> Task:
 
 
 def test_the_peak_is_what_a_task_needs_beyond_what_was_there() -> None:
-    size, how = peak_memory(allocation, CPU, (100 * MEGA, 64 * MEGA), (64, 64), threads=1)
+    size, how = peak_memory(partial(allocation, 100 * MEGA, 64 * MEGA), partial(allocation, 64, 64), CPU, threads=1)
     assert 60 * MEGA < size < 90 * MEGA
     assert "fresh process" in how

@@ -300,7 +300,7 @@ def binary_columns(encoder: Encoder) -> Bool[Tensor, "D"]:
 
 OURS = ("rsgd", "rsgd-c", "sgd")
 CONFIDENCE = 0.5
-"""Where our search ends: that is all that the others are asked for."""
+"""Where our search ends: where the decision flips, which is all that the others look for."""
 REPEATS = 5
 """Runs of ours, which take less than a second: the median of so many repeats on a busy machine."""
 LIMITS = {"dice-gradient": 5}
@@ -378,11 +378,11 @@ def compare(
     return results
 
 
-def _measure(study: Study, found: Counterfactuals) -> dict[str, Tensor]:
+def _measure(study: Study, results: Counterfactuals) -> dict[str, Tensor]:
     """Validity and distances of the legal rows, one number a row."""
-    case = study.case(found.rows, CONFIDENCE, study.factual[: len(found.rows)])
+    case = study.case(results.rows, CONFIDENCE, study.factual[: len(results.rows)])
     values = {name: MEASURES[name](case) for name in ("valid", *DISTANCES)}
-    return values | {"valid": values["valid"] * found.exists}
+    return values | {"valid": values["valid"] * results.exists}
 
 
 def _row(
@@ -392,7 +392,7 @@ def _row(
     values: Mapping[str, Tensor],
     common: Bool[Tensor, "m"],
 ) -> dict[str, Any]:
-    found, first = runs[0]
+    results, first = runs[0]
     valid = values["valid"] > 0
     rows, count = len(valid), int(valid.sum())
     seconds = statistics.median(seconds for _, seconds in runs)
@@ -400,7 +400,7 @@ def _row(
     return {
         "method": name,
         "rows": rows,
-        "found": int(found.exists.sum()),
+        "found": int(results.exists.sum()),
         "valid": count,
         "validity": count / rows,
         "setup_seconds": setup,
@@ -412,7 +412,7 @@ def _row(
         "distances": {key: mean_or_none(values[key][valid]) for key in DISTANCES},
         "common": int(common.sum()) if whole else None,
         "common_distances": {key: mean_or_none(values[key][common]) if whole else None for key in DISTANCES},
-        "failures": dict(found.failures),
+        "failures": dict(results.failures),
     }
 
 

@@ -35,7 +35,6 @@ from counterpath.utils.errors import CounterpathError, InputError, MissingExtraE
 from counterpath.utils.progress import Advance, track
 
 Rows = list[dict[str, Any]]
-Args = tuple[Any, ...]
 
 FLOOR = "floor"
 """d + 1 plain forward passes of the decoder: less than any step can cost."""
@@ -75,7 +74,7 @@ class BenchPreset:
         swept: How many rows are searched in chunks, as far as suits the device.
         sweep_steps: Of how many steps.
         peer_rows: How many rows others get, too.
-        slow_peer_rows: And how many of them those who take minutes for one.
+        slow_peer_rows: And how many of them slow ones get, which take minutes for one.
         fit: How long the models are trained whose fit is timed.
         memory_variants: The variants of a step whose memory is measured, each in a process of its own.
         adult: Whether searches are of Adult's rows with fitted models, even if they have to be fitted; otherwise of
@@ -176,18 +175,26 @@ class Bench:
 
     @cached_property
     def not_measured(self) -> list[str]:
-        """A sentence for each library that is missing."""
-        try:
-            require("stochman", "bench", "the paper's implementation")
-        except MissingExtraError as error:
-            return [str(error)]
-        return []
+        """A sentence for each library that is missing; parts add theirs."""
+        return _missing(*_STOCHMAN)
 
     @cached_property
     def variants(self) -> dict[str, BuildStep]:
         """The variants of a step whose libraries are installed."""
-        missing = {"paper"} if self.not_measured else set()
-        return {name: build for name, build in VARIANTS.items() if name not in missing}
+        without = {"paper"} if _missing(*_STOCHMAN) else set()
+        return {name: build for name, build in VARIANTS.items() if name not in without}
+
+
+_STOCHMAN = ("stochman", "the paper's implementation")
+
+
+def _missing(module: str, purpose: str) -> list[str]:
+    """A sentence that says which library is missing, or nothing."""
+    try:
+        require(module, "bench", purpose)
+    except MissingExtraError as error:
+        return [str(error)]
+    return []
 
 
 def measure_steps(bench: Bench) -> Rows:
@@ -360,19 +367,19 @@ def measure_memory(bench: Bench) -> Rows:
     variants = [name for name in bench.preset.memory_variants if name in (*bench.variants, FLOOR)]
     rows: Rows = []
 
-    def measure_peak(what: str, variant: str, count: int, build: Callable[..., Task], given: Args, warm: Args) -> None:
-        size, how = peak_memory(build, bench.device, given, warm, torch.get_num_threads())
+    def measure_peak(what: str, variant: str, count: int, build: partial[Task], warmup: partial[Task]) -> None:
+        size, how = peak_memory(build, warmup, bench.device, torch.get_num_threads())
         row = {"what": what, "method": "rsgd", "variant": variant, "rows": count}
         rows.append(row | {"peak_bytes": size, "bytes_per_row": size / count, "measured": how})
         advance(note=f"{variant}, {count:,} rows")
 
     with track("memory", len(variants) + len(bench.swept), shown=bench.progress) as advance:
         for name in variants:
-            step, warm_step = ((name, "rsgd", sizes, bench.seed, device) for sizes in (bench.sizes, small))
-            measure_peak("step", name, bench.rows, step_task, step, warm_step)
+            tasks = (partial(step_task, name, "rsgd", sizes, bench.seed, device) for sizes in (bench.sizes, small))
+            measure_peak("step", name, bench.rows, *tasks)
         for count in bench.swept:
-            swept, warm = (("rsgd", models, bench.seed, device, n, _SWEPT_STEPS) for n in (count, _WARM_ROWS))
-            measure_peak("sweep", "ours", count, sweep_task, swept, warm)
+            sweep = partial(sweep_task, "rsgd", models, bench.seed, device, _SWEPT_STEPS)
+            measure_peak("sweep", "ours", count, partial(sweep, count), partial(sweep, _WARM_ROWS))
     return rows
 
 
@@ -385,7 +392,7 @@ def step_task(variant: str, method: str, sizes: Sizes, seed: int, device: str) -
     return partial(VARIANTS[variant](workload, method), z, factual)
 
 
-def sweep_task(method: str, sizes: Sizes, seed: int, device: str, rows: int, steps: int) -> Task:
+def sweep_task(method: str, sizes: Sizes, seed: int, device: str, steps: int, rows: int) -> Task:
     """A search of many rows of which only the ends are kept, ready to run: for `peak_memory`."""
     return partial(our_sweep, random_workload(sizes, seed, torch.device(device)), method, rows, steps)
 
@@ -421,11 +428,9 @@ def measure_peers(bench: Bench) -> Rows:
     if bench.device.type != "cpu":
         raise InputError("the part 'peers' is measured on a CPU, where the others run: add --device cpu")
     methods = tuple(peers.PEERS)
-    try:
-        require("dice_ml", "bench", "a comparison with DiCE")
-    except MissingExtraError as error:
+    if missing := _missing("dice_ml", "a comparison with DiCE"):
         methods = tuple(name for name in methods if not name.startswith("dice"))
-        bench.not_measured.append(str(error))
+        bench.not_measured.extend(missing)
     limits = dict.fromkeys(peers.LIMITS, bench.preset.slow_peer_rows)
     rows = bench.preset.peer_rows
     return peers.compare(bench.study, methods=methods, rows=rows, limits=limits, progress=bench.progress)

@@ -108,42 +108,38 @@ def seconds_of(task: Task, device: torch.device, calls: int = 1) -> float:
 
 
 def _synchronize(device: torch.device) -> None:
-    """Wait until a GPU has done all that it was given."""
+    """Wait until a GPU has done all of its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def peak_memory(
-    build: Callable[..., Task], device: torch.device, given: tuple[Any, ...], warm: tuple[Any, ...], threads: int
+    build: Callable[[], Task], warmup: Callable[[], Task], device: torch.device, threads: int
 ) -> tuple[int, str]:
-    """Run the task `build(*given)` once and see how far the memory rises.
+    """Run a task once and see how far the memory rises.
 
-    On a CPU the work is done in a fresh process, because what one has freed is not given back to the system: `build`
-    is a function of a module, and its arguments can be sent to another process.
+    On a CPU the work is done in a fresh process, because what one has freed is not returned to the system: `build` and
+    `warmup` can be sent to another process.
 
     Args:
         build: Makes the task; what it allocates itself is not counted.
+        warmup: Makes a small task that is run before, so that what the libraries set up once is not counted.
         device: Where the task computes.
-        given: Its arguments.
-        warm: Arguments of a small task that is run before, so that what the libraries set up once is not counted.
         threads: How many threads the fresh process uses.
 
     Returns:
         Bytes at the peak beyond what was in use when the task was ready to run, and what was measured.
     """
     if device.type == "cuda":
-        return _peak_on_gpu(build, device, given, warm), "allocated by torch on the GPU"
+        return _peak_on_gpu(build, warmup, device), "allocated by torch on the GPU"
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context) as process:
-        size = process.submit(_peak_of_process, build, given, warm, threads).result()
-    return size, "resident set of a fresh process"
+        return process.submit(_peak_of_process, build, warmup, threads).result(), "resident set of a fresh process"
 
 
-def _peak_on_gpu(
-    build: Callable[..., Task], device: torch.device, given: tuple[Any, ...], warm: tuple[Any, ...]
-) -> int:
-    build(*warm)()
-    task = build(*given)
+def _peak_on_gpu(build: Callable[[], Task], warmup: Callable[[], Task], device: torch.device) -> int:
+    warmup()()
+    task = build()
     torch.cuda.synchronize(device)
     before = torch.cuda.memory_allocated(device)
     torch.cuda.reset_peak_memory_stats(device)
@@ -156,10 +152,10 @@ def _peak_on_gpu(
 _STATUS = Path("/proc/self/status")
 
 
-def _peak_of_process(build: Callable[..., Task], given: tuple[Any, ...], warm: tuple[Any, ...], threads: int) -> int:
+def _peak_of_process(build: Callable[[], Task], warmup: Callable[[], Task], threads: int) -> int:
     torch.set_num_threads(threads)
-    build(*warm)()
-    task = build(*given)
+    warmup()()
+    task = build()
     # Freed memory goes back to the system, where the C library can: the task would fill it unseen.
     if _STATUS.exists() and hasattr(library := ctypes.CDLL(None), "malloc_trim"):
         library.malloc_trim(0)

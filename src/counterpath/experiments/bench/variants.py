@@ -90,8 +90,8 @@ def _replaying(move: Step) -> Step:
 
 def our_search(workload: Workload, method: str, **options: Any) -> Trajectory:
     """The search of all rows; `options` are those of `local_search`."""
-    given = {"step_size": STEP_SIZE, "damping": workload.damping, **options}
-    return local_search(workload.folded, method, workload.factual, **given)
+    options = {"step_size": STEP_SIZE, "damping": workload.damping, **options}
+    return local_search(workload.folded, method, workload.factual, **options)
 
 
 def our_sweep(workload: Workload, method: str, rows: int, steps: int) -> int:
