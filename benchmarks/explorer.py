@@ -15,26 +15,27 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page
 from tests.browsing import chromium
 from tests.explorer.actions import choose, find, first_plan, press
-from tests.explorer.processes import exploring
+from tests.explorer.processes import run_explorer
 
 METHODS = ("geodesic", "rsgd")
 _WAIT = 60_000
+"""Milliseconds: on a busy machine the model of the demo is fitted first."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--people", type=int, default=10)
     parser.add_argument("--pictures", type=Path)
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     with (
         tempfile.TemporaryDirectory() as folder,
-        exploring(Path(folder)) as address,
+        run_explorer(Path(folder)) as address,
         chromium() as browser,
     ):
-        measure(opened(browser, address, 1280), given.people)
-        if given.pictures is not None:
+        measure(opened(browser, address, 1280), arguments.people)
+        if arguments.pictures is not None:
             for name, width, height in (("explorer", 1280, 1560), ("explorer-phone", 390, 1560)):
-                photograph(opened(browser, address, width), given.pictures / f"{name}.png", height)
+                photograph(opened(browser, address, width), arguments.pictures / f"{name}.png", height)
 
 
 def opened(browser: Browser, address: str, width: int) -> Page:

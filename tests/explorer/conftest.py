@@ -12,13 +12,12 @@ from playwright.sync_api import Browser, BrowserContext, Page, Route
 import counterpath as cp
 from counterpath.data.schema import Schema
 from tests.browsing import chromium
+from tests.explorer.processes import WAIT, run_explorer
 from tests.tables import LABEL, SMALL, mixed
-
-from .processes import WAIT, exploring
 
 NASTY, BOLD = "<img src=x onerror=alert(1)>", "<b>B</b>"
 PICTURES = "COUNTERPATH_PICTURES"
-"""A folder for screenshots that somebody wants to look at."""
+"""The environment variable with a folder for screenshots to look at."""
 
 
 @pytest.fixture(scope="session")
@@ -39,11 +38,11 @@ def model(nasty: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 @pytest.fixture(scope="session")
 def address(model: Path, nasty: pd.DataFrame) -> Iterator[str]:
-    """The explorer of this model and 300 people, the last of whom lives in a city that nobody knows."""
+    """The explorer of this model and 300 people, the last of whom has a city that the model does not know."""
     people = nasty.head(300).copy()
     people.loc[299, "city"] = "Atlantis"
     people.to_csv(model.with_name("people.csv"), index=False)
-    with exploring(model.parent, str(model), "--rows", "people.csv") as address:
+    with run_explorer(model.parent, str(model), "--rows", "people.csv") as address:
         yield address
 
 
@@ -55,30 +54,32 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def context(browser: Browser) -> Iterator[BrowserContext]:
-    """A browser whose every request must stay on the machine, and on whose pages nothing may go wrong."""
+    """A browser whose every request must stay on the machine, and on whose pages no error may happen."""
     context = browser.new_context(viewport={"width": 1280, "height": 900}, accept_downloads=True)
     context.set_default_timeout(WAIT)
-    amiss: list[str] = []
+    problems: list[str] = []
 
-    def routed(route: Route) -> None:
+    def check_route(route: Route) -> None:
         if re.match(r"(http|ws)://127\.0\.0\.1:\d+/", route.request.url):
             route.continue_()
         else:
-            amiss.append(f"a request off the machine: {route.request.url}")
+            problems.append(f"a request off the machine: {route.request.url}")
             route.abort()
 
-    context.route(re.compile(r"^(?!data:|blob:)"), routed)
-    context.on("console", lambda said: amiss.append(f"console: {said.text}") if said.type == "error" else None)
-    context.on("weberror", lambda error: amiss.append(f"error on the page: {error.error}"))
-    context.on("dialog", lambda dialog: (amiss.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+    context.route(re.compile(r"^(?!data:|blob:)"), check_route)
+    context.on(
+        "console", lambda message: problems.append(f"console: {message.text}") if message.type == "error" else None
+    )
+    context.on("weberror", lambda error: problems.append(f"error on the page: {error.error}"))
+    context.on("dialog", lambda dialog: (problems.append(f"dialog: {dialog.message}"), dialog.dismiss()))
     yield context
     context.close()
-    assert not amiss
+    assert not problems
 
 
 @pytest.fixture
 def page(context: BrowserContext, address: str) -> Page:
-    """The explorer, with somebody on it whom the model has decided about."""
+    """The explorer with a row on it, and its prediction."""
     return opened(context, address)
 
 

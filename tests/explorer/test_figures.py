@@ -13,20 +13,10 @@ from plotly.offline import get_plotlyjs
 import counterpath as cp
 from counterpath.data import Feature, Schema
 from counterpath.explanation import Explanation
-from counterpath.explorer.figures import (
-    Figure,
-    Relief,
-    changes_figure,
-    cursor,
-    described,
-    map_figure,
-    measures_figure,
-    path_figure,
-    shares_figure,
-)
-from counterpath.explorer.figures_group import FEW, wilson
-from counterpath.explorer.figures_map import MOST_CODES, relief_for
-from counterpath.explorer.plotting import in_template, shown
+from counterpath.explorer.figures import Figure, Panel, description_of, label, stacked, template_label
+from counterpath.explorer.figures_group import FEW, changes_figure, measures_figure, shares_figure, wilson
+from counterpath.explorer.figures_map import MOST_CODES, VolumeGrid, map_figure, volume_grid
+from counterpath.explorer.figures_path import cursor, path_figure
 from counterpath.utils.errors import InputError
 from tests.explanation.conftest import make, make_empty, make_landscape, make_plans
 from tests.tables import features
@@ -92,12 +82,24 @@ def texts(value: Any) -> Iterator[str]:
 
 
 def test_text_is_shown_as_text() -> None:
-    assert shown("<b>x</b>") == "&lt;b&gt;x&lt;/b&gt;"
-    assert shown("&lt;") == "&amp;lt;"
-    assert shown("a" * 40) == "a" * 27 + "…"
-    assert shown("<" * 40) == "&lt;" * 27 + "…", "cut before it is escaped, so that no entity is cut"
-    assert shown("two\nlines") == "two lines"
-    assert in_template("%{x}") == "&#37;{x}"
+    assert label("<b>x</b>") == "&lt;b&gt;x&lt;/b&gt;"
+    assert label("&lt;") == "&amp;lt;"
+    assert label("a" * 40) == "a" * 27 + "…"
+    assert label("<" * 40) == "&lt;" * 27 + "…", "cut before it is escaped, so that no entity is cut"
+    assert label("two\nlines") == "two lines"
+    assert template_label("%{x}") == "&#37;{x}"
+
+
+def test_stacked_panels_fill_the_figure_under_their_headings() -> None:
+    panels = [Panel("one", 30, ({},), y={}), Panel("two", 50, ({},), y={}, x={"nticks": 5})]
+    margin = {"l": 9, "r": 0, "t": 3, "b": 7}
+    drawn = stacked(panels, "two panels", heading=10, gap=20, margin=margin, annotations=[])
+    layout = drawn["layout"]
+    assert layout["height"] == 3 + 120 + 7
+    assert layout["yaxis"]["domain"] == pytest.approx([80 / 120, 110 / 120])
+    assert layout["yaxis2"]["domain"] == pytest.approx([0, 50 / 120])
+    assert [text["y"] for text in layout["annotations"]] == pytest.approx([110 / 120, 50 / 120])
+    assert [(trace["xaxis"], trace["yaxis"]) for trace in drawn["data"]] == [("x", "y"), ("x2", "y2")]
 
 
 @pytest.mark.parametrize("name", ["path", "map", "changes", "shares", "measures"])
@@ -106,7 +108,7 @@ def test_figures_are_plain_small_and_without_foreign_markup(name: str) -> None:
     assert len(json.dumps(drawn, allow_nan=False)) < 60_000
     assert drawn["data"]
     assert "width" not in drawn["layout"], "as wide as there is room"
-    assert described(drawn)
+    assert description_of(drawn)
     for text in texts(drawn):
         assert "<img" not in text
         assert "<b>x" not in text
@@ -130,15 +132,14 @@ def test_font_sizes_can_be_read() -> None:
 
 def test_a_path_has_every_feature_that_moves_and_a_cursor() -> None:
     result = make()
-    drawn = path_figure(result, "ann", step=2)
+    drawn = path_figure(result, "ann")
     names = [trace.get("name") for trace in drawn["data"] if trace.get("name")]
     assert names == ["probability", "uncertainty", "education-num", "hours-per-week", "marital-status"]
-    assert drawn["layout"]["images"][0]["x"] == 2
-    assert path_figure(result, "ann")["layout"]["images"][0]["x"] == 5, "at the end if nothing is said"
+    assert drawn["layout"]["images"][0]["x"] == 5, "at the end"
     assert cursor(3) == {"images[0].x": 3}
 
 
-def test_a_path_is_told_in_original_units() -> None:
+def test_a_path_is_in_original_units() -> None:
     drawn = path_figure(make(), "ann")
     hours = next(trace for trace in drawn["data"] if trace.get("name") == "hours-per-week")
     assert hours["customdata"][0] == "40"
@@ -166,8 +167,8 @@ def test_milestones_are_numbered_as_their_steps() -> None:
 def test_a_path_of_one_point_and_one_of_a_plan_are_drawn() -> None:
     assert path_figure(make(), "bob")["data"]
     plans = make_plans()
-    second = path_figure(plans, "ann", 2)
-    assert second != path_figure(plans, "ann", 1)
+    second = path_figure(plans.plan(2), "ann")
+    assert second != path_figure(plans.plan(1), "ann")
     assert second["data"][-1]["x"][-1] == plans.path("ann", 2)["step"].iloc[-1]
 
 
@@ -188,11 +189,9 @@ def test_a_map_has_the_paths_of_all_methods_and_at_most_so_many_codes() -> None:
 
 def test_a_map_shows_the_volume_on_a_log_scale() -> None:
     assert not [trace for trace in map_figure({"rsgd": make()}, "ann")["data"] if trace["type"] == "heatmap"]
-    with_volume = make(landscape=make_landscape(volume=True))
-    (heat,) = [trace for trace in map_figure({"rsgd": with_volume}, "ann")["data"] if trace["type"] == "heatmap"]
+    grid = VolumeGrid(np.array([0.0, 1.0]), np.array([0.0, 1.0]), np.array([[1.0, 10.0], [100.0, np.nan]]))
+    (heat,) = [trace for trace in map_figure({"rsgd": make()}, "ann", background=grid)["data"] if "z" in trace]
     assert "log" in heat["colorbar"]["title"]["text"]
-    relief = Relief(np.array([0.0, 1.0]), np.array([0.0, 1.0]), np.array([[1.0, 10.0], [100.0, np.nan]]))
-    (heat,) = [trace for trace in map_figure({"rsgd": make()}, "ann", relief=relief)["data"] if "z" in trace]
     assert heat["z"] == [[0.0, 1.0], [2.0, None]]
 
 
@@ -202,7 +201,7 @@ def test_a_map_without_a_path_or_without_anything() -> None:
     with pytest.raises(InputError, match="no row 'zoe'"):
         map_figure({"rsgd": make()}, "zoe")
     plans = make_plans()
-    first, third = (map_figure({"rsgd": plans}, "ann", plan=plan) for plan in (1, 3))
+    first, third = (map_figure({"rsgd": plans.plan(plan)}, "ann") for plan in (1, 3))
     assert first == map_figure({"rsgd": plans}, "ann")
     assert len(third["data"]) == len(first["data"])
     nothing = map_figure({"rsgd": make(keep="end", landscape=make_landscape().iloc[:0])}, "ann")
@@ -229,13 +228,13 @@ def test_shares_by_group_are_those_of_the_table() -> None:
 
 def test_measures_by_group_say_how_many_and_mark_few() -> None:
     summary = make().summary(by="sex")
-    drawn = measures_figure(summary, ("found", "l1"))
+    drawn = measures_figure(summary)
     ticks = drawn["layout"]["yaxis"]["ticktext"]
     assert [tick.split("n ")[-1] for tick in ticks] == [str(n) for n in summary["n"]]
     found = drawn["data"][0]
     assert set(found["marker"]["color"]) == {"white"}, "few"
-    assert str(FEW) in described(drawn)
-    many = measures_figure(summary.assign(n=FEW), ("found",))
+    assert str(FEW) in description_of(drawn)
+    many = measures_figure(summary.assign(n=FEW))
     assert "white" not in many["data"][0]["marker"]["color"]
 
 
@@ -245,17 +244,17 @@ def test_the_interval_of_a_share_is_that_of_wilson() -> None:
     assert high == pytest.approx([0.7634, 1.0, 0.2775], abs=1e-4)
 
 
-def test_a_relief_is_the_metrics_volume(explainer: cp.Explainer, people: pd.DataFrame) -> None:
-    relief = relief_for(explainer, features(people).head(1))
-    assert relief is not None
-    assert relief.volume.shape == (len(relief.y), len(relief.x))
-    assert np.isfinite(relief.volume).all()
-    assert (relief.volume > 0).all()
+def test_a_volume_grid_is_positive_and_covers_the_map(explainer: cp.Explainer, people: pd.DataFrame) -> None:
+    grid = volume_grid(explainer, features(people).head(1))
+    assert grid is not None
+    assert grid.volume.shape == (len(grid.y), len(grid.x))
+    assert np.isfinite(grid.volume).all()
+    assert (grid.volume > 0).all()
     result = explainer.explain(features(people).head(2), confidence=0.5)
-    drawn = map_figure({"geodesic": result}, "p0", relief=relief)
+    drawn = map_figure({"geodesic": result}, "p0", background=grid)
     assert len(json.dumps(drawn, allow_nan=False)) < 90_000
-    assert relief.x[0] < result.landscape["map_x"].min()
-    assert relief.x[-1] > result.landscape["map_x"].max()
+    assert grid.x[0] < result.landscape["map_x"].min()
+    assert grid.x[-1] > result.landscape["map_x"].max()
 
 
 @pytest.fixture
@@ -301,8 +300,8 @@ def test_in_a_browser_the_cursor_moves_without_drawing_again(blank: Page) -> Non
             const at = () => box.querySelector('.imagelayer image').getBoundingClientRect().left;
             const before = at();
             await Plotly.relayout(box, update);
-            return {plots, moved: at() - before > 10};
+            return {plots, moved: before - at() > 10};
         }""",
-        [path_figure(make(), "ann", step=0), cursor(4)],
+        [path_figure(make(), "ann"), cursor(1)],
     )
     assert moved == {"plots": 0, "moved": True}

@@ -1,4 +1,4 @@
-"""What an analyst does on the page, in a browser."""
+"""What an analyst does on the page, in a browser; with names and values that look like markup."""
 
 import re
 from pathlib import Path
@@ -8,10 +8,9 @@ from playwright.sync_api import BrowserContext, Download, Page, expect
 
 import counterpath as cp
 from counterpath.explanation.wording import NOTICE
-
-from .actions import card, choose, find, first_plan, limits, number, plan, press, value, verdict
-from .conftest import NASTY, opened
-from .processes import WAIT
+from tests.explorer.actions import card, choose, find, first_plan, limits, number, plan, press, value, verdict
+from tests.explorer.conftest import BOLD, NASTY, opened
+from tests.explorer.processes import WAIT
 
 pytestmark = pytest.mark.usefixtures("context")
 expect.set_options(timeout=WAIT)
@@ -70,7 +69,7 @@ def test_the_decision_follows_the_values_while_they_are_edited(page: Page) -> No
     assert (value(page, "city"), float(value(page, NASTY))) == ("C", 3)
 
 
-def test_what_cannot_be_is_said_beside_it_and_nothing_is_lost(page: Page) -> None:
+def test_impossible_values_are_named_beside_them_and_nothing_is_lost(page: Page) -> None:
     number(page, "Value of score").fill("7.25")
     number(page, "Value of children").fill("2.5")
     alert = card(page, "children").get_by_role("alert")
@@ -100,7 +99,7 @@ def test_limits_are_checked_beside_them(page: Page) -> None:
     expect(score.get_by_role("alert")).to_contain_text("expected a positive number")
 
 
-def test_what_is_immutable_looks_so_and_cannot_be_changed(page: Page) -> None:
+def test_immutable_features_look_so_and_cannot_be_unlocked(page: Page) -> None:
     sex = card(page, "sex")
     expect(sex.get_by_text("cannot change")).to_be_visible()
     expect(sex.get_by_role("switch", name="Lock sex")).to_be_disabled()
@@ -111,7 +110,7 @@ def test_what_is_immutable_looks_so_and_cannot_be_changed(page: Page) -> None:
     expect(card(page, "city").locator(".q-field--disabled")).to_contain_text("Direction")
 
 
-def test_plans_tell_only_what_changes_and_every_limit_is_kept(page: Page) -> None:
+def test_plans_show_only_what_changes_and_every_limit_is_kept(page: Page) -> None:
     number(page, "Plans").fill("2")
     page.get_by_role("switch", name="Lock score").click()
     choose(limits(page, "children"), "Direction", "only down")
@@ -129,29 +128,29 @@ def test_plans_tell_only_what_changes_and_every_limit_is_kept(page: Page) -> Non
     expect(card(page, "score").get_by_text("Limits: locked")).to_be_visible()
 
 
-def test_method_class_and_confidence_are_asked_for(page: Page) -> None:
+def test_method_class_and_confidence_are_requested(page: Page) -> None:
     choose(page, "Method", "nearest")
     expect(page.get_by_text("straight to the nearest training row")).to_be_visible()
     choose(page, "Wanted decision", "low")
     number(page, "Confidence").fill("0.6")
     number(page, "Plans").fill("1")
     find(page)
-    told = plan(page, 1).inner_text()
-    assert float(re.findall(r"Probability of low: \S+\s→\s>?(\S+)", told)[0]) >= 0.6
+    shown = plan(page, 1).inner_text()
+    assert float(re.findall(r"Probability of low: \S+\s→\s>?(\S+)", shown)[0]) >= 0.6
     expect(page.get_by_role("heading", name="Plan 1, by nearest")).to_be_visible()
     number(page, "Confidence").fill("1.5")
     page.get_by_role("button", name="Find plans").click()
     expect(page.get_by_text("a confidence lies between 0 and 1; given 1.5, try 0.5")).to_be_visible()
 
 
-def test_whoever_has_the_decision_needs_no_plan(page: Page) -> None:
+def test_a_person_who_has_the_decision_needs_no_plan(page: Page) -> None:
     now = re.findall(r"says (.+) \(", verdict(page))[0]
     choose(page, "Wanted decision", now)
     find(page)
     expect(page.get_by_role("heading", name="Nothing has to change")).to_be_visible()
 
 
-def test_where_nothing_is_found_it_says_why_and_loosens_what_binds(page: Page) -> None:
+def test_where_nothing_is_found_it_says_why_and_loosens_binding_constraints(page: Page) -> None:
     for name in (NASTY, "score", "size", "city", "member"):
         page.get_by_role("switch", name=f"Lock {name}", exact=True).click()
     number(page, "Confidence").fill("0.9")
@@ -169,7 +168,7 @@ def test_where_nothing_is_found_it_says_why_and_loosens_what_binds(page: Page) -
     assert page.get_by_role("switch", name=re.compile("Lock "), checked=True).count() < 6
 
 
-def test_the_slider_walks_along_the_path(page: Page) -> None:
+def test_the_slider_moves_along_the_path(page: Page) -> None:
     number(page, "Plans").fill("1")
     find(page)
     slider = page.get_by_role("slider", name="Step along the path").locator("[tabindex]")
@@ -239,7 +238,7 @@ def _download(page: Page, suffix: str) -> Download:
     return waiting.value
 
 
-def test_plans_are_taken_home_as_json_csv_and_html(page: Page, tmp_path: Path) -> None:
+def test_plans_are_downloaded_as_json_csv_and_html(page: Page, tmp_path: Path) -> None:
     number(page, "Plans").fill("2")
     find(page)
     files = {}
@@ -296,3 +295,54 @@ def test_it_fits_a_desk_and_a_phone(page: Page, width: int, pictures: Path) -> N
     page.wait_for_timeout(500)  # what is drawn settles
     page.screenshot(path=pictures / f"explorer-{width}.png", full_page=True)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def _injected(page: Page) -> list[str]:
+    """Elements that only the names could have made."""
+    found: list[str] = page.evaluate(
+        "() => [...document.querySelectorAll('[onerror], img[src=x], b')].map((one) => one.outerHTML)"
+    )
+    return found
+
+
+def test_markup_in_names_and_values_is_shown_as_text(context: BrowserContext, address: str, pictures: Path) -> None:
+    page = opened(context, address)
+    expect(page.get_by_text("Model: risky <b>")).to_be_visible()
+    expect(card(page, NASTY).get_by_role("heading", name=NASTY)).to_be_visible()
+    page.get_by_role("textbox", name="Search people by their values").fill(f"city={BOLD}")
+    expect(page.get_by_role("listitem").first).to_contain_text(f"city {BOLD}")
+    page.get_by_role("listitem").first.click()
+    choose(page, "Value of city", "A")
+    choose(page, "Value of city", BOLD)
+    page.get_by_role("combobox", name="Wanted decision").click()
+    expect(page.get_by_role("option", name=NASTY)).to_be_visible()
+    page.get_by_role("option", name=NASTY).click()
+    limits(page, NASTY)
+    number(page, f"Value of {NASTY}").fill("")
+    expect(card(page, NASTY).get_by_role("alert")).to_contain_text(NASTY)
+    assert _injected(page) == []
+    number(page, f"Value of {NASTY}").fill("900")
+    choose(limits(page, "city"), "Allowed values", BOLD)
+    page.keyboard.press("Escape")
+    number(page, "Plans").fill("2")
+    find(page)
+    expect(plan(page, 1)).to_contain_text(NASTY)
+    page.get_by_role("button", name="Bookmark plan 1").click()
+    press(page, "Compare methods")
+    for drawn in page.locator(".js-plotly-plot").all():
+        drawn.locator(".main-svg").first.wait_for()
+        box = drawn.bounding_box()
+        assert box is not None
+        for share in (0.3, 0.5, 0.7):  # hovers, too
+            page.mouse.move(box["x"] + share * box["width"], box["y"] + share * box["height"])
+            page.wait_for_timeout(60)
+    page.get_by_role("button", name="All values at this step").click()
+    expect(page.get_by_role("table", name=re.compile("^All values"))).to_contain_text(BOLD)
+    assert _injected(page) == []
+    page.screenshot(path=pictures / "nasty.png", full_page=True)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download the plans as HTML").click()
+    report = context.new_page()
+    report.set_content(download.value.path().read_text(encoding="utf-8"))
+    expect(report.locator("body")).to_contain_text(NASTY)
+    assert report.evaluate("() => document.querySelectorAll('[onerror], img[src=x]').length") == 0

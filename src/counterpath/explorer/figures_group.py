@@ -1,7 +1,7 @@
-"""Many people at once in a browser: which features change, how often, and for whom."""
+"""Many rows at once in a browser: which features change, how often, and in which group."""
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,153 +12,143 @@ from counterpath.data.status import FOUND
 from counterpath.explanation import Explanation, wording
 from counterpath.explanation.plots.style import INK, MOST_FEATURES, SOFT
 from counterpath.explanation.tables import numeric_features
-from counterpath.explorer.plotting import (
-    FALLS,
-    FONT,
-    LINE,
-    PAPER,
-    RISES,
-    SMALL,
-    SWAPS,
-    Figure,
-    axis,
-    caption,
-    figure,
-    note,
-    nothing,
-    rounded,
-    shown,
-    soft,
-)
+from counterpath.explorer import figures
+from counterpath.explorer.figures import Figure
 
 FEW = 30
-"""Groups of fewer people are marked: a share of so few says little."""
+"""Groups of fewer people are marked: the 95 % interval of a share of so few may be wider than a third."""
 MEASURES = {
     "found": "counterfactual found, share of those explained",
-    "gaps": "found only across a gap in the data, share",
-    "l0": "features that change, mean",
     "l1": "distance L1, mean",
-    "ld_sq": "squared distance to the data, mean",
     "steps": "steps of the path, mean",
 }
-"""What can be drawn by group: columns of `Explanation.summary`, each with its axis label."""
+"""What is drawn by group: columns of `Explanation.summary`, each with its axis label."""
 SHARES = ("found", "gaps")
-_MEASURES_HEADING, _MEASURES_ROW, _BELOW = 20, 36, 30
-_MOST_GROUPS = 12
-_MEASURES_LEFT = 130
-_CERTAIN = 1.96
+_MOST_GROUPS, _MOST_COLUMNS = 12, 6
+"""Groups that are drawn: below each other as many as fit a screen, beside each other as many as fit a phone."""
+_LEFT = 130
+"""Pixels left of the panels for the names of groups and features: 18 characters."""
+_NAME_WIDTH = 18
+"""Characters of a name that fit there."""
+_GROUP_HEIGHT = 36
+"""Pixels of a group: two lines of its name."""
+_NORMAL_QUANTILE = 1.96
+"""97.5 % of a normal distribution lie below: for intervals of 95 %."""
+_FEATURE_HEIGHT, _FEATURE_HEADING, _BAR = 46, 20, 14
+"""Pixels of a feature, of the line above its bar, and of the bar itself, with some air."""
+_COLUMNS_WIDTH, _LEAST_COLUMN = 34, 8
+"""Characters that fit beside each other over all columns on a phone, and the fewest of a column that say something."""
+_DARK = 0.55
+"""Cells of a smaller share are too dark for black letters."""
 
 
-def measures_figure(summary: pd.DataFrame, measures: Sequence[str] = ("found", "l1", "steps")) -> Figure:
+def measures_figure(summary: pd.DataFrame) -> Figure:
     """Measures by group, one panel a measure and one dot a group; groups of few people are hollow.
 
     Args:
-        summary: What `Explanation.summary(by=…)` returns.
-        measures: Keys of `MEASURES`; those that nobody has are left out.
+        summary: What `Explanation.summary(by=…)` returns; measures that no group has are left out.
     """
-    known = [name for name in measures if name in summary and summary[name].notna().any()]
+    known = [name for name in MEASURES if name in summary and summary[name].notna().any()]
     if not known or not len(summary):
-        return nothing("There is no measure to compare by group.")
+        return figures.empty_figure("There is no measure to compare by group.")
     table = summary.head(_MOST_GROUPS)
-    rows, hidden = len(table), len(summary) - len(table)
-    panel = _MEASURES_ROW * rows
-    inner = len(known) * (panel + _MEASURES_HEADING + _BELOW)
-    data, layout, words = [], {}, []
-    for number, name in enumerate(known):
-        top = 1 - (number * (panel + _MEASURES_HEADING + _BELOW) + _MEASURES_HEADING) / inner
-        domain = [top - panel / inner, top]
-        suffix = "" if number == 0 else str(number + 1)
-        data.append({**_dots(table, name), "xaxis": f"x{suffix}", "yaxis": f"y{suffix}"})
-        words.append(note(f"<b>{shown(MEASURES[name], 52)}</b>", x=0, y=top, yshift=2, xshift=4 - _MEASURES_LEFT))
-        layout[f"xaxis{suffix}"] = axis(anchor=f"y{suffix}", showgrid=True, gridcolor=LINE, **_extent(table, name))
-        layout[f"yaxis{suffix}"] = axis(
-            anchor=f"x{suffix}",
-            domain=domain,
-            range=[rows - 0.45, -0.75],
-            tickvals=list(range(rows)),
-            ticktext=[f"{_group(label)}<br>n {int(n)}" for label, n in table["n"].items()],
-        )
+    count, hidden = len(table), len(summary) - len(table)
     by = " and ".join(str(level) for level in summary.index.names if level is not None) or "group"
-    few = bool((table["n"] < FEW).any())
-    said = (
+    remark = (
         f"By {by}; n is the number of people."
         + (" Lines: 95 % interval of the share." if set(known) & set(SHARES) else "")
-        + (f" Hollow: fewer than {FEW} people, so take it with care." if few else "")
+        + (f" Hollow: fewer than {FEW} people, so take it with care." if (table["n"] < FEW).any() else "")
         + (f" {hidden} more groups are not drawn." if hidden else "")
     )
-    return figure(
-        data,
-        f"{wording.listed([MEASURES[name] for name in known])}. {said}",
-        height=inner + 62,
-        margin={"l": _MEASURES_LEFT, "r": 24, "t": 6, "b": 56},
-        annotations=[*words, caption(said, 14, left=_MEASURES_LEFT - 4)],
-        hovermode="closest",
-        **layout,
+    groups = {
+        "range": [count - 0.45, -0.75],
+        "tickvals": list(range(count)),
+        "ticktext": [f"{_group_label(group)}<br>n {int(n)}" for group, n in table["n"].items()],
+    }
+    panels = [
+        figures.Panel(
+            f"<b>{figures.label(MEASURES[name], 52)}</b>",
+            _GROUP_HEIGHT * count,
+            (_dots(table, name),),
+            y=groups,
+            x={"showgrid": True, "gridcolor": figures.LINE, "nticks": 5, **_extent(table, name)},
+        )
+        for name in known
+    ]
+    return figures.stacked(
+        panels,
+        f"{wording.listed([MEASURES[name] for name in known])}. {remark}",
+        heading=20,
+        gap=30,
+        margin={"l": _LEFT, "r": 24, "t": 6, "b": 86},
+        annotations=[figures.caption(remark, 44, left=_LEFT - figures.HEADING_INDENT)],
     )
 
 
-def _group(label: Any) -> str:
-    parts = label if isinstance(label, tuple) else (label,)
-    return shown(", ".join(wording.value(part) for part in parts), 18)
+def _group_label(group: Any) -> str:
+    parts = group if isinstance(group, tuple) else (group,)
+    return figures.label(", ".join(wording.value(part) for part in parts), _NAME_WIDTH)
 
 
 def _dots(table: pd.DataFrame, name: str) -> dict[str, Any]:
-    values = table[name].astype(float)
-    shares = np.asarray(values, dtype=np.float64)
-    few = (table["n"] < FEW).tolist()
-    texts = [_said(value, name) for value in values]
-    dots = {
-        "type": "scatter",
-        "x": rounded(values),
-        "y": list(range(len(table))),
-        "mode": "markers+text",
-        "marker": {
+    values = table[name].to_numpy(float)
+    texts = [
+        wording.percent(value) if name in SHARES else figures.label(wording.value(value, 3))
+        for value in values.tolist()
+    ]
+    dots = figures.scatter(
+        values,
+        range(len(table)),
+        "markers+text",
+        marker={
             "size": 10,
-            "color": ["white" if small else RISES for small in few],
-            "line": {"color": RISES, "width": 2},
+            "color": ["white" if n < FEW else figures.RISES for n in table["n"]],
+            "line": {"color": figures.RISES, "width": 2},
         },
-        "text": texts,
-        "textposition": "top center",
-        "textfont": {"size": SMALL, "color": INK},
-        "cliponaxis": False,
-        "hoverinfo": "text",
-        "hovertext": [
-            f"<b>{_group(label)}</b>: {text}, n {int(n)}"
-            for (label, n), text in zip(table["n"].items(), texts, strict=True)
+        text=texts,
+        textposition="top center",
+        textfont={"size": figures.SMALL_FONT, "color": INK},
+        cliponaxis=False,
+        hoverinfo="text",
+        hovertext=[
+            f"<b>{_group_label(group)}</b>: {text}, n {int(n)}"
+            for (group, n), text in zip(table["n"].items(), texts, strict=True)
         ],
-    }
+    )
     if name in SHARES:
-        low, high = wilson(shares, np.asarray(table["explained"], dtype=np.float64))
-        over = {"array": rounded(high - shares), "arrayminus": rounded(shares - low), "symmetric": False}
+        low, high = wilson(values, table["explained"].to_numpy(float))
+        over = {
+            "array": figures.rounded(high - values),
+            "arrayminus": figures.rounded(values - low),
+            "symmetric": False,
+        }
         dots["error_x"] = {"type": "data", **over, "color": SOFT, "thickness": 1.2, "width": 4}
     return dots
 
 
-def _said(value: float, name: str) -> str:
-    return wording.percent(value) if name in SHARES else shown(wording.value(value, 3))
-
-
 def _extent(table: pd.DataFrame, name: str) -> dict[str, Any]:
     if name in SHARES:
-        return {"range": [-0.02, 1.02], "tickformat": ".0%", "nticks": 5}
+        return {"range": [-0.02, 1.02], "tickformat": ".0%"}
     most = float(table[name].astype(float).max())
-    return {"range": [-0.02 * most, 1.12 * most] if most > 0 else [-0.1, 1], "nticks": 5}
+    return {"range": [-0.02 * most, 1.12 * most] if most > 0 else [-0.1, 1]}
 
 
 def wilson(share: NDArray[np.float64], count: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The 95 % interval of a share of so many people, which stays between 0 and 1 (Wilson, 1927)."""
+    """The 95 % interval of a share of so many people, which stays between 0 and 1 (Wilson, 1927).
+
+    Of all groups at once: SciPy's takes one at a time.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
-        inverse = _CERTAIN**2 / count
+        inverse = _NORMAL_QUANTILE**2 / count
         middle = (share + inverse / 2) / (1 + inverse)
         half = np.sqrt(inverse * (share * (1 - share) + inverse / 4)) / (1 + inverse)
     return np.minimum(middle - half, share), np.maximum(middle + half, share)
 
 
-_ROW, _HEADING, _BAR = 46, 20, 14
-_MOST_COLUMNS = 6
-_LEFT = 130
-_ACROSS = 34
-_DARK = 0.55
+def _change_shares(changed: pd.DataFrame) -> pd.Series:
+    """The share of rows in which each feature changes, of those that change at all, the largest first."""
+    shares = changed.mean().sort_values(ascending=False, kind="stable") if len(changed) else pd.Series(dtype=float)
+    return shares[shares > 0]
 
 
 def changes_figure(result: Explanation) -> Figure:
@@ -171,101 +161,75 @@ def changes_figure(result: Explanation) -> Figure:
     unit = "row" if result.plans == 1 else "plan"
     count, names = int(found.sum()), list(result.schema.names)
     old, new, changed = (frame.loc[found, names] for frame in (result.factuals, result.counterfactuals, result.changed))
-    shares = changed.mean().sort_values(ascending=False, kind="stable") if count else pd.Series(dtype=float)
-    changing = [str(name) for name in shares[shares > 0].index]
-    drawn = changing[:MOST_FEATURES]
-    if not drawn:
-        return nothing(f"No {unit} was found, so there is nothing to draw.")
+    shares = _change_shares(changed)
+    drawn = shares.head(MOST_FEATURES)
+    if not len(drawn):
+        return figures.empty_figure(f"No {unit} was found, so there is nothing to draw.")
     numbers = numeric_features(result.schema, result.factuals)
-    directions = {name: _direction(old[name], new[name], name in numbers)[changed[name].to_numpy()] for name in drawn}
-    told = {name: _typical(old[name], new[name], changed[name].to_numpy(), name in numbers) for name in drawn}
-    height, hidden = _ROW * len(drawn), len(changing) - len(drawn)
-    words = [
-        part
-        for place, name in enumerate(drawn)
-        for part in _row_words(name, told[name], 1 - place * _ROW / height, float(shares[name]))
-    ]
-    said = f"Share of the {count} {unit}{'' if count == 1 else 's'} that were found in which a feature changes." + (
+    height, hidden = _FEATURE_HEIGHT * len(drawn), len(shares) - len(drawn)
+    directions: dict[str, NDArray[np.float64]] = {}
+    words: list[dict[str, Any]] = []
+    for index, (name, share) in enumerate(drawn.items()):
+        moved = changed[name].to_numpy()
+        directions[str(name)], typical = _typical_change(old[name][moved], new[name][moved], name in numbers)
+        words += _feature_words(
+            f"<b>{figures.label(name, 20)}</b>  {wording.percent(share)}", typical, 1 - index / len(drawn)
+        )
+    remark = f"Share of the {count} {unit}{'' if count == 1 else 's'} that were found in which a feature changes." + (
         f" {hidden} more features change less often." if hidden else ""
     )
-    most = wording.listed([f"{name} ({wording.percent(float(shares[name]))})" for name in drawn[:5]])
-    return figure(
+    most = wording.listed([f"{name} ({wording.percent(share)})" for name, share in drawn.head(5).items()])
+    return figures.figure(
         [_bars(directions, count, height, sign) for sign in (1, -1, 0)],
         f"Which features change most, over {count} {unit}s: {most}.",
         height=height + 92,
         margin={"l": 14, "r": 16, "t": 34, "b": 58},
         barmode="stack",
-        xaxis=axis(range=[0, 1], tickvals=[0, 0.25, 0.5, 0.75, 1], tickformat=".0%", showgrid=True, gridcolor=LINE),
-        yaxis=axis(range=[0, height], visible=False),
-        annotations=[*words, caption(said, 26)],
+        xaxis=figures.axis(
+            range=[0, 1], tickvals=[0, 0.25, 0.5, 0.75, 1], tickformat=".0%", showgrid=True, gridcolor=figures.LINE
+        ),
+        yaxis=figures.axis(range=[0, height], visible=False),
+        annotations=[*words, figures.caption(remark, 26)],
         showlegend=True,
-        legend={
-            "orientation": "h",
-            "x": 0,
-            "y": 1,
-            "yanchor": "bottom",
-            "traceorder": "normal",
-            "font": {"size": SMALL},
-        },
-        hovermode="closest",
+        legend=figures.legend(traceorder="normal"),
         bargap=0,
     )
 
 
-def _direction(old: pd.Series, new: pd.Series, number: bool) -> NDArray[np.float64]:
-    if not number:
-        return np.zeros(len(old))
-    sign: NDArray[np.float64] = np.sign((new.astype(float) - old.astype(float)).to_numpy())
-    return sign
+def _typical_change(old: pd.Series, new: pd.Series, is_number: bool) -> tuple[NDArray[np.float64], str]:
+    """In which direction each value goes; and the median change of a number, or the commonest of a category."""
+    if is_number:
+        amounts = new.to_numpy(float) - old.to_numpy(float)
+        median = float(np.median(amounts))
+        sign = "+" if median > 0 else "−" if median < 0 else ""
+        return np.sign(amounts), f"median {sign}{wording.value(abs(median), 3)}"
+    changes = pd.Series([f"{figures.label(a, 13)} → {figures.label(b, 13)}" for a, b in zip(old, new, strict=True)])
+    return np.zeros(len(old)), str(changes.value_counts(sort=True).index[0])
 
 
-def _typical(old: pd.Series, new: pd.Series, moved: NDArray[np.bool_], number: bool) -> str:
-    """By how much a number changes in the middle case, or into what most categories change."""
-    if number:
-        return f"median {_signed(float(np.median((new.astype(float) - old.astype(float)).to_numpy()[moved])))}"
-    moves = pd.Series(
-        [f"{shown(a, 13)} → {shown(b, 13)}" for a, b in zip(old[moved], new[moved], strict=True)]
-    ).value_counts(sort=True)
-    return str(moves.index[0])
-
-
-def _signed(amount: float) -> str:
-    return f"{'+' if amount > 0 else '−' if amount < 0 else ''}{wording.value(abs(amount), 3)}"
-
-
-def _row_words(name: str, typical: str, top: float, share: float) -> tuple[dict[str, Any], dict[str, Any]]:
-    left = f"<b>{shown(name, 20)}</b>  {wording.percent(share)}"
-    return (
-        note(left, x=0, y=top, yanchor="top", yshift=-2, bgcolor=PAPER),
-        note(
-            typical,
-            x=1,
-            y=top,
-            xanchor="right",
-            yanchor="top",
-            yshift=-2,
-            align="right",
-            font=soft(FONT),
-            bgcolor=PAPER,
-        ),
-    )
+def _feature_words(name: str, typical: str, top: float) -> list[dict[str, Any]]:
+    at = {"y": top, "yanchor": "top", "yshift": -2, "bgcolor": figures.BACKDROP}
+    right = {"x": 1, "xanchor": "right", "align": "right", "font": figures.soft_font(figures.FONT)}
+    return [figures.annotation(name, x=0, **at), figures.annotation(typical, **right, **at)]
 
 
 def _bars(directions: Mapping[str, NDArray[np.float64]], count: int, height: int, sign: int) -> dict[str, Any]:
-    label, color = {1: ("rises", RISES), -1: ("falls", FALLS), 0: ("changes category", SWAPS)}[sign]
-    cases = [int((direction == sign).sum()) for direction in directions.values()]
-    centers = [height - place * _ROW - _HEADING - _BAR / 2 - 4 for place in range(len(directions))]
+    name, color = {1: ("rises", figures.RISES), -1: ("falls", figures.FALLS), 0: ("changes category", figures.SWAPS)}[
+        sign
+    ]
+    cases = {feature: int((direction == sign).sum()) for feature, direction in directions.items()}
+    top = height - _FEATURE_HEADING - _BAR / 2 - 4
     return {
         "type": "bar",
         "orientation": "h",
-        "x": rounded([number / count for number in cases]),
-        "y": centers,
+        "x": figures.rounded(number / count for number in cases.values()),
+        "y": [top - index * _FEATURE_HEIGHT for index in range(len(cases))],
         "width": _BAR,
         "marker": {"color": color},
-        "name": label,
+        "name": name,
         "hoverinfo": "text",
         "hovertext": [
-            f"<b>{shown(name)}</b> {label}: {number} of {count}" for name, number in zip(directions, cases, strict=True)
+            f"<b>{figures.label(feature)}</b> {name}: {number} of {count}" for feature, number in cases.items()
         ],
         "textposition": "none",
     }
@@ -281,62 +245,44 @@ def shares_figure(result: Explanation, groups: pd.Series) -> Figure:
     found = result.status["status"].isin(FOUND).to_numpy()
     changed = result.changed[list(result.schema.names)].reset_index(drop=True)[found]
     keys = groups.reset_index(drop=True)[found]
-    table = changed.groupby(keys.to_numpy(), observed=True).mean()
-    sizes = keys.value_counts()
-    order = changed.mean().sort_values(ascending=False, kind="stable")
-    names = [str(name) for name in order[order > 0].index[:MOST_FEATURES]]
+    table, sizes = changed.groupby(keys.to_numpy(), observed=True).mean(), keys.value_counts()
+    names = _change_shares(changed).index[:MOST_FEATURES].tolist()
     columns = [group for group in table.index if group in set(sizes.index[:_MOST_COLUMNS])]
     if not names or not columns:
-        return nothing("No row was found, so there is nothing to compare.")
-    heights = [[float(table.loc[group, name]) for group in columns] for name in names]
+        return figures.empty_figure("No row was found, so there is nothing to compare.")
+    shares = table.loc[columns, names].to_numpy(float).T
+    centered = {"xref": "x", "yref": "y", "xanchor": "center", "yanchor": "middle"}
     words = [
-        note(
+        figures.annotation(
             f"{100 * share:.0f}",
-            x=across,
-            y=down,
-            xref="x",
-            yref="y",
-            xanchor="center",
-            yanchor="middle",
-            font={"size": SMALL, "color": "white" if share < _DARK else INK},
+            x=column,
+            y=row,
+            **centered,
+            font={"size": figures.SMALL_FONT, "color": "white" if share < _DARK else INK},
         )
-        for down, row in enumerate(heights)
-        for across, share in enumerate(row)
+        for (row, column), share in np.ndenumerate(shares)
     ]
     hidden = len(table) - len(columns)
-    said = f"Percent of the found rows of each group of {groups.name} in which a feature changes." + (
+    remark = f"Percent of the found rows of each group of {groups.name} in which a feature changes." + (
         f" {hidden} more groups are not drawn." if hidden else ""
     )
-    wide = max(8, _ACROSS // len(columns))
-    ticks = [f"{_lines(group, wide)}<br>n {int(sizes[group])}" for group in columns]
+    width = max(_LEAST_COLUMN, _COLUMNS_WIDTH // len(columns))
+    ticks = [f"{_two_lines(group, width)}<br>n {int(sizes[group])}" for group in columns]
     above = 8 + 15 * max(tick.count("<br>") + 1 for tick in ticks)
-    return figure(
-        [
-            {
-                "type": "heatmap",
-                "z": [rounded(row) for row in heights],
-                "zmin": 0,
-                "zmax": 1,
-                "colorscale": "Viridis",
-                "showscale": False,
-                "xgap": 2,
-                "ygap": 2,
-                "hoverinfo": "skip",
-            }
-        ],
-        said,
+    rows = {"tickvals": list(range(len(names))), "ticktext": [figures.label(name, _NAME_WIDTH) for name in names]}
+    return figures.figure(
+        [figures.heatmap(shares, 0, 1, colorscale="Viridis", showscale=False, xgap=2, ygap=2)],
+        remark,
         height=30 * len(names) + above + 48,
         margin={"l": _LEFT, "r": 8, "t": above, "b": 48},
-        xaxis=axis(side="top", tickvals=list(range(len(columns))), ticktext=ticks, tickangle=0),
-        yaxis=axis(
-            autorange="reversed", tickvals=list(range(len(names))), ticktext=[shown(name, 18) for name in names]
-        ),
-        annotations=[*words, caption(said, 8, left=_LEFT - 4)],
+        xaxis=figures.axis(side="top", tickvals=list(range(len(columns))), ticktext=ticks, tickangle=0),
+        yaxis=figures.axis(autorange="reversed", **rows),
+        annotations=[*words, figures.caption(remark, 8, left=_LEFT - figures.HEADING_INDENT)],
     )
 
 
-def _lines(given: Any, width: int) -> str:
+def _two_lines(value: Any, width: int) -> str:
     """A label in at most two lines."""
-    lines = textwrap.wrap(wording.value(given), width)
+    lines = textwrap.wrap(wording.value(value), width)
     first, rest = (lines or [""])[0], " ".join(lines[1:])
-    return shown(first, width) + (f"<br>{shown(rest, width)}" if rest else "")
+    return figures.label(first, width) + (f"<br>{figures.label(rest, width)}" if rest else "")

@@ -16,42 +16,45 @@ from counterpath.explainer.explainer import Explainer
 from counterpath.explanation import Explanation, wording
 from counterpath.explanation.plots.style import COLORS, INK, PALETTE
 from counterpath.explanation.tables import position
-from counterpath.explorer.plotting import (
-    LINE,
-    PAPER,
-    SMALL,
-    Figure,
-    axis,
-    caption,
-    figure,
-    note,
-    nothing,
-    rounded,
-    shown,
-    soft,
-)
-from counterpath.fitting.fitted import FittedModels
+from counterpath.explorer import figures
+from counterpath.explorer.figures import Figure
+from counterpath.fitting.fitted import FittedModels, LatentMap
 from counterpath.geometry.metric import DAMPING, damped, volume
 from counterpath.models.latent import context_for
 from counterpath.search.methods import geometry_of
 from counterpath.utils.blocks import map_blocks
 
 MOST_CODES = 2000
-"""How many codes are drawn at most."""
+"""How many codes are drawn at most: enough to see where they are dense, and drawn in a blink."""
 _HEIGHT = 560
-_CELLS = 40
-_TOGETHER = 0.06
-"""Ends of paths nearer than this share of the map's side have one label."""
-_NAME, _MOST_NAMES, _REACH = 16, 3, 0.36
+"""Pixels: a square map beside the form on a laptop."""
+_LINE_HEIGHT, _CAPTION_WIDTH = 15, 46
+"""Pixels of a line of the caption, and the fewest characters that a line holds."""
+_SAME_END = 0.06
+"""Ends of paths nearer than this share of the map's side have one label: two would cover each other."""
+_NAME_WIDTH, _MOST_NAMES, _LABEL_REACH = 16, 3, 0.36
 """How many characters of how many names label a point, and how much of the side of the map they take on a phone."""
-_LEVELS = [[0, "#ffffff"], [0.35, "#e6e9ed"], [0.7, "#bfc6cf"], [1, "#8f99a6"]]
-_CLASSES = tuple(PALETTE[place] for place in (0, 1, 3, 6, 2, 4, 5))
+_GREYS = [[0, "#ffffff"], [0.35, "#e6e9ed"], [0.7, "#bfc6cf"], [1, "#8f99a6"]]
+"""From white to a grey, light enough for every colour of codes and paths to stand out on it."""
+_CLASS_COLORS = tuple(PALETTE[index] for index in (0, 1, 3, 6, 2, 4, 5))
 """First those that no method has that is compared by default."""
 _SYMBOLS = ("circle", "square", "triangle-up", "diamond", "x")
+_GRID_CELLS = 44
+"""Cells on each side of a grid on which the volume element is computed: some 100 ms on a CPU, and smooth to the eye."""
+_GRID_CODES = 1500
+"""Codes from which the grid's own codes are interpolated: every cell is compared with each of them."""
+_HALF_SIDE = 0.58
+"""Half a side of the grid in units of the codes' extent: 8 % beyond them on either side, as far as the map shows."""
+_LEAST_WIDTH = 1 / 40
+"""The interpolation is over at least this share of the codes' extent: about a cell, else single codes stand out."""
+_FEW_NEIGHBOURS = 15
+"""Where codes are sparse, the interpolation is as wide as the distance to so many of them: fewer jump, more blur."""
+_METRIC_METHOD = "rsgd"
+"""Whose metric the volume element is of."""
 
 
 @dataclass(frozen=True)
-class Relief:
+class VolumeGrid:
     """The volume element over the map.
 
     Attributes:
@@ -67,268 +70,209 @@ class Relief:
     note: str = ""
 
 
-def map_figure(
-    results: Mapping[str, Explanation], i: Any, *, plan: int | None = None, relief: Relief | None = None
-) -> Figure:
+def map_figure(results: Mapping[str, Explanation], i: Any, *, background: VolumeGrid | None = None) -> Figure:
     """The latent map with the path of one row by each method.
 
     Args:
         results: The explanations by the names of their methods, or by whatever they are to be called.
         i: The row, as in `Explanation.path`; results that do not have its path are left out.
-        plan: Which plan of the person, as there; of results with one plan the only one.
-        relief: The background; by default what `landscape` has as `volume`, averaged near each place.
+        background: The volume element, or none.
 
     Raises:
         InputError: There is no such row.
     """
     first = next(iter(results.values()))
-    walks = {name: _walk(result, i, plan) for name, result in results.items()}
-    walks = {name: walk for name, walk in walks.items() if len(walk)}
+    paths = {name: _path(result, i) for name, result in results.items()}
+    paths = {name: path for name, path in paths.items() if len(path)}
     codes = first.landscape.iloc[:: max(1, -(-len(first.landscape) // MOST_CODES))]
-    if not len(codes) and not walks:
-        return nothing("There is no map of this explanation.")
-    relief = relief or _averaged(first.landscape)
-    data = [*([_background(relief)] if relief is not None else []), *_codes(codes)]
-    for under, (name, walk) in zip(reversed(range(len(walks))), walks.items(), strict=True):
-        data += _path(name, walk, under)
-    starts = [walk.iloc[0] for walk in walks.values()]
-    if starts:
-        data.append(_start(starts[0]))
-    box = _box(codes, list(walks.values()))
-    said = f"{first.note[:1].upper()}{first.note[1:]}." + (f" {relief.note}" if relief is not None else "")
-    lines = 1 + len(said) // 46
-    alt = f"Latent map with the paths of {wording.listed(list(walks)) or 'nobody'}. {said}"
-    return figure(
-        data,
-        alt,
-        height=_HEIGHT + 15 * lines,
-        margin={"l": 24, "r": 8, "t": 8, "b": (88 if relief is not None else 34) + 15 * lines},
-        xaxis=axis(range=box[0], constraintoward="left", **_frame("map x")),
-        yaxis=axis(range=box[1], scaleanchor="x", constraintoward="top", **_frame("map y")),
+    if not len(codes) and not paths:
+        return figures.empty_figure("There is no map of this explanation.")
+    traces = [*([_background_trace(background)] if background is not None else []), *_code_traces(codes)]
+    for above, (name, path) in zip(reversed(range(len(paths))), paths.items(), strict=True):
+        traces += _path_traces(name, path, above)
+    if paths:
+        traces.append(_start_trace(next(iter(paths.values()))))
+    x_range, y_range = _square(codes, list(paths.values()))
+    remark = f"{first.note[:1].upper()}{first.note[1:]}." + (f" {background.note}" if background is not None else "")
+    caption_height = _LINE_HEIGHT * (1 + len(remark) // _CAPTION_WIDTH)
+    below = 26 if background is None else 78  # under the axis title, and under the colour bar
+    return figures.figure(
+        traces,
+        f"Latent map with the paths of {wording.listed(list(paths)) or 'nobody'}. {remark}",
+        height=_HEIGHT + caption_height,
+        margin={"l": 24, "r": 8, "t": 8, "b": (34 if background is None else 88) + caption_height},
+        xaxis=figures.axis(range=x_range, constraintoward="left", **_frame("map x")),
+        yaxis=figures.axis(range=y_range, scaleanchor="x", constraintoward="top", **_frame("map y")),
         showlegend=True,
-        legend={"orientation": "h", "x": 0, "y": 1.01, "yanchor": "bottom", "font": {"size": SMALL}, "itemwidth": 30},
-        hovermode="closest",
-        annotations=[*_labels(walks, box), caption(said, 78 if relief is not None else 26, left=22)],
+        legend=figures.legend(y=1.01, itemwidth=30),
+        annotations=[*_labels(paths, x_range), figures.caption(remark, below, left=22)],
     )
 
 
-def _walk(result: Explanation, i: Any, plan: int | None) -> pd.DataFrame:
+def _path(result: Explanation, i: Any) -> pd.DataFrame:
     """The path of a row; empty where it was not kept, or there is none."""
-    return result.paths[result.paths["row"] == position(result.factuals.index, i, plan, result.plans)]
+    return result.paths[result.paths["row"] == position(result.factuals.index, i, None, result.plans)]
 
 
 def _frame(title: str) -> dict[str, Any]:
-    words = {"text": title, "font": soft(), "standoff": 4}
-    return {"showticklabels": False, "title": words, "constrain": "domain", "showline": True, "linecolor": LINE}
+    words = {"text": title, "font": figures.soft_font(), "standoff": 4}
+    return {"showticklabels": False, "title": words, "constrain": "domain", "showline": True, "linecolor": figures.LINE}
 
 
-def _background(relief: Relief) -> dict[str, Any]:
-    bar = {
-        "orientation": "h",
-        "x": 0,
-        "xanchor": "left",
-        "y": 0,
-        "yanchor": "top",
-        "ypad": 26,
-        "xpad": 0,
-        "thickness": 8,
-        "len": 220,
-        "lenmode": "pixels",
-        "outlinewidth": 0,
-        "tickfont": soft(),
-        "nticks": 5,
-        "title": {"text": "volume element √det M, log₁₀", "font": soft(), "side": "bottom"},
-    }
+def _background_trace(grid: VolumeGrid) -> dict[str, Any]:
+    anchor = {"orientation": "h", "x": 0, "xanchor": "left", "y": 0, "yanchor": "top", "ypad": 26, "xpad": 0}
+    size = {"thickness": 8, "len": 220, "lenmode": "pixels", "outlinewidth": 0}
+    title = {"text": "volume element √det M, log₁₀", "font": figures.soft_font(), "side": "bottom"}
     with np.errstate(divide="ignore"):
-        heights = np.log10(relief.volume)
+        heights = np.log10(grid.volume)
     known = heights[np.isfinite(heights)]
-    low, high = (float(share) for share in np.quantile(known, (0.01, 0.99))) if len(known) else (0.0, 1.0)
-    return {
-        "type": "heatmap",
-        "x": rounded(relief.x),
-        "y": rounded(relief.y),
-        "z": [rounded(row) for row in heights],
-        "zsmooth": "best",
-        "zmin": low,
-        "zmax": high if high > low else low + 1,
-        "colorscale": _LEVELS,
-        "colorbar": bar,
-        "hoverinfo": "skip",
-        "connectgaps": False,
-    }
+    low, high = (float(level) for level in np.quantile(known, (0.01, 0.99))) if len(known) else (0.0, 1.0)
+    return figures.heatmap(
+        heights,
+        low,
+        high if high > low else low + 1,
+        x=figures.rounded(grid.x),
+        y=figures.rounded(grid.y),
+        zsmooth="best",
+        colorscale=_GREYS,
+        colorbar={**anchor, **size, "tickfont": figures.soft_font(), "nticks": 5, "title": title},
+        connectgaps=False,
+    )
 
 
-def _averaged(landscape: pd.DataFrame) -> Relief | None:
-    """The volume element of codes, averaged (geometrically) with weights that fall off with their distance."""
-    if "volume" not in landscape or len(landscape) < 3:
-        return None
-    points = landscape[["map_x", "map_y"]].to_numpy(float)
-    heights = np.log(np.maximum(landscape["volume"].to_numpy(float), np.finfo(float).tiny))
-    x, y = (np.linspace(column.min(), column.max(), _CELLS) for column in points.T)
-    width = np.hypot(np.ptp(x), np.ptp(y)) / 30 or 1.0
-    near = np.exp(-((x[:, None] - points[:, 0]) ** 2) / (2 * width**2))
-    nigh = np.exp(-((y[:, None] - points[:, 1]) ** 2) / (2 * width**2))
-    weight = nigh @ near.T
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean = (nigh * heights) @ near.T / weight
-    return Relief(x, y, np.where(weight > 0.1, np.exp(mean), np.nan), "Background: the mean over codes nearby.")
-
-
-def _codes(codes: pd.DataFrame) -> list[dict[str, Any]]:
-    looks = zip(cycle(_CLASSES), cycle(_SYMBOLS), strict=False)
+def _code_traces(codes: pd.DataFrame) -> list[dict[str, Any]]:
+    looks = zip(cycle(_CLASS_COLORS), cycle(_SYMBOLS), strict=False)
     return [
-        {
-            "type": "scattergl" if len(codes) > 5000 else "scatter",
-            "x": rounded(group["map_x"]),
-            "y": rounded(group["map_y"]),
-            "mode": "markers",
-            "marker": {"size": 4, "color": color, "symbol": symbol, "opacity": 0.65},
-            "name": f"model says {shown(label, 20)}",
-            "hoverinfo": "skip",
-        }
-        for (label, group), (color, symbol) in zip(codes.groupby("predicted", observed=True), looks, strict=False)
+        figures.scatter(
+            group["map_x"],
+            group["map_y"],
+            "markers",
+            marker={"size": 4, "color": color, "symbol": symbol, "opacity": 0.65},
+            name=f"model says {figures.label(predicted, 20)}",
+            hoverinfo="skip",
+        )
+        for (predicted, group), (color, symbol) in zip(codes.groupby("predicted", observed=True), looks, strict=False)
     ]
 
 
-def _path(name: str, walk: pd.DataFrame, under: int) -> list[dict[str, Any]]:
+def _path_traces(name: str, path: pd.DataFrame, above: int) -> list[dict[str, Any]]:
     """A path and the star at its end; what lies under others is wider, because paths often coincide."""
-    x, y = rounded(walk["map_x"]), rounded(walk["map_y"])
-    color, width = COLORS.get(name, PALETTE[0]), 2.2 + 1.4 * under
+    color, width = COLORS.get(name, PALETTE[0]), 2.2 + 1.4 * above
     texts = [
-        f"<b>{shown(name)}</b>, step {step}<br>probability {shown(wording.probability(probability))}"
-        for step, probability in zip(walk["step"].tolist(), walk["probability"].tolist(), strict=True)
+        f"<b>{figures.label(name)}</b>, step {step}<br>probability {figures.label(wording.probability(probability))}"
+        for step, probability in zip(path["step"].tolist(), path["probability"].tolist(), strict=True)
     ]
-    line = {"type": "scatter", "x": x, "y": y, "mode": "lines", "legendgroup": name}
+    line = figures.scatter(path["map_x"], path["map_y"], "lines", legendgroup=name)
+    star = {"symbol": "star", "size": 15 + 3 * above, "color": color, "line": {"color": "white", "width": 1}}
+    end = figures.scatter(path["map_x"].iloc[-1:], path["map_y"].iloc[-1:], "markers", legendgroup=name, marker=star)
     return [
         {**line, "line": {"color": "white", "width": width + 2}, "hoverinfo": "skip", "showlegend": False},
-        {**line, "line": {"color": color, "width": width}, "name": shown(name), "text": texts, "hoverinfo": "text"},
         {
             **line,
-            "x": x[-1:],
-            "y": y[-1:],
-            "mode": "markers",
-            "marker": {
-                "symbol": "star",
-                "size": 15 + 3 * under,
-                "color": color,
-                "line": {"color": "white", "width": 1},
-            },
-            "text": texts[-1:],
+            "line": {"color": color, "width": width},
+            "name": figures.label(name),
+            "text": texts,
             "hoverinfo": "text",
-            "showlegend": False,
         },
+        {**end, "text": texts[-1:], "hoverinfo": "text", "showlegend": False},
     ]
 
 
-def _start(point: pd.Series) -> dict[str, Any]:
-    return {
-        "type": "scatter",
-        "x": rounded([point["map_x"]]),
-        "y": rounded([point["map_y"]]),
-        "mode": "markers",
-        "marker": {"size": 11, "color": "white", "line": {"color": INK, "width": 2}},
-        "text": ["row as asked"],
-        "hoverinfo": "text",
-        "showlegend": False,
-    }
+def _start_trace(path: pd.DataFrame) -> dict[str, Any]:
+    marker = {"size": 11, "color": "white", "line": {"color": INK, "width": 2}}
+    hover = {"text": ["row as asked"], "hoverinfo": "text", "showlegend": False}
+    return figures.scatter(path["map_x"].iloc[:1], path["map_y"].iloc[:1], "markers", marker=marker, **hover)
 
 
-def _box(codes: pd.DataFrame, walks: list[pd.DataFrame]) -> tuple[list[float], list[float]]:
+def _square(codes: pd.DataFrame, paths: list[pd.DataFrame]) -> tuple[list[float], list[float]]:
     """From where to where to draw, a square: nearly all codes, and all of every path."""
     sides: list[tuple[float, float]] = []
     for name in ("map_x", "map_y"):
-        ends = [walk[name].to_numpy(float) for walk in walks]
-        ends += [np.quantile(codes[name].to_numpy(float), (0.002, 0.998))] if len(codes) else []
-        sides.append((float(np.concatenate(ends).min()), float(np.concatenate(ends).max())))
+        parts = [path[name].to_numpy(float) for path in paths]
+        parts += [np.quantile(codes[name].to_numpy(float), (0.002, 0.998))] if len(codes) else []
+        sides.append((float(np.concatenate(parts).min()), float(np.concatenate(parts).max())))
     half = 0.55 * (max(high - low for low, high in sides) or 1.0)
-    middles = [(low + high) / 2 for low, high in sides]
-    return [middles[0] - half, middles[0] + half], [middles[1] - half, middles[1] + half]
+    x, y = ([(low + high) / 2 - half, (low + high) / 2 + half] for low, high in sides)
+    return x, y
 
 
-def _labels(walks: Mapping[str, pd.DataFrame], box: tuple[list[float], list[float]]) -> list[dict[str, Any]]:
+def _labels(paths: Mapping[str, pd.DataFrame], x_range: list[float]) -> list[dict[str, Any]]:
     """The name of each method beside the end of its path, one label for ends that lie together; and where all begin."""
-    if not walks:
+    if not paths:
         return []
-    reach = _TOGETHER * (box[0][1] - box[0][0])
-    start = next(iter(walks.values()))[["map_x", "map_y"]].to_numpy(float)[0]
-    places: list[tuple[NDArray[np.float64], list[str]]] = []
-    for name, walk in walks.items():
-        end = walk[["map_x", "map_y"]].to_numpy(float)[-1]
-        beside = [names for place, names in places if np.hypot(*(place - end)) < reach]
-        if beside:
-            beside[0].append(name)
+    points = {name: path[["map_x", "map_y"]].to_numpy(float) for name, path in paths.items()}
+    start = next(iter(points.values()))[0]
+    ends: list[tuple[NDArray[np.float64], list[str]]] = []
+    for name, path in points.items():
+        same = [names for end, names in ends if np.hypot(*(end - path[-1])) < _SAME_END * (x_range[1] - x_range[0])]
+        if same:
+            same[0].append(name)
         else:
-            places.append((end, [name]))
-    middle = np.mean([place for place, _ in places], axis=0)
-    ends = [_label(_names(names), place, _is_left(place[0], start[0], box[0])) for place, names in places]
-    return [*ends, _label("as asked", start, _is_left(start[0], middle[0], box[0]))]
+            ends.append((path[-1], [name]))
+    middle = np.mean([end for end, _ in ends], axis=0)
+    labels = [_label(_joined(names), end, _is_left(end[0], start[0], x_range)) for end, names in ends]
+    return [*labels, _label("as asked", start, _is_left(start[0], middle[0], x_range))]
 
 
-def _names(names: list[str]) -> str:
-    told = [shown(name, _NAME) for name in names[:_MOST_NAMES]]
-    more = len(names) - len(told)
-    return "<br>".join([*told, *([f"and {more} more"] if more else [])])
+def _joined(names: list[str]) -> str:
+    shown = [figures.label(name, _NAME_WIDTH) for name in names[:_MOST_NAMES]]
+    more = len(names) - len(shown)
+    return "<br>".join([*shown, *([f"and {more} more"] if more else [])])
 
 
-def _is_left(place: float, other: float, side: list[float]) -> bool:
-    """Whether to write a label left of a place: on the other side than its path, if there is room."""
-    reach = _REACH * (side[1] - side[0])
-    if min(side[1] - place, place - side[0]) < reach:
-        return bool(place > (side[0] + side[1]) / 2)
-    return bool(place < other)
+def _is_left(x: float, other: float, x_range: list[float]) -> bool:
+    """Whether to write a label left of a point: on the other side than its path, if there is room."""
+    low, high = x_range
+    if min(high - x, x - low) < _LABEL_REACH * (high - low):
+        return bool(x > (low + high) / 2)
+    return bool(x < other)
 
 
-def _label(words: str, place: NDArray[np.float64], to_the_left: bool) -> dict[str, Any]:
-    x, y = (float(part) for part in place)
+def _label(words: str, point: NDArray[np.float64], to_the_left: bool) -> dict[str, Any]:
     side = {"xanchor": "right", "xshift": -12} if to_the_left else {"xanchor": "left", "xshift": 12}
-    look = {"bgcolor": PAPER, "borderpad": 1, "font": {"size": SMALL, "color": INK}}
-    return note(words, x=x, y=y, xref="x", yref="y", yanchor="middle", align="left", **side, **look)
+    look = {"bgcolor": figures.BACKDROP, "borderpad": 1, "font": {"size": figures.SMALL_FONT, "color": INK}}
+    at = {"x": float(point[0]), "y": float(point[1]), "xref": "x", "yref": "y", "yanchor": "middle"}
+    return figures.annotation(words, **at, align="left", **side, **look)
 
 
-_GRID_CELLS = 44
-_CODES = 1500
-_HALF = 0.58
-_NEAR = 40
-_FEW = 15
-
-
-def relief_for(explainer: Explainer, person: pd.DataFrame, method: str = "rsgd") -> Relief | None:
-    """The volume element √det M over the map, as it is for a person's own immutable features.
+def volume_grid(explainer: Explainer, row: pd.DataFrame) -> VolumeGrid | None:
+    """The volume element √det M over the map, conditioned on the immutable features of a row.
 
     It takes some 100 ms on a CPU, so it does not belong on an event loop.
 
     Args:
         explainer: A fitted explainer.
-        person: One row, with the columns of the training table.
-        method: Whose metric, a `Descent` in the latent space of the map.
+        row: One row, with the columns of the training table.
 
     Returns:
         None where the latent space has one dimension only, and the map no area.
     """
-    learned: FittedModels = explainer.models_
-    view = learned.latent_map
-    if len(view.center) < 2:
+    models: FittedModels = explainer.models_
+    latent_map, space, rows = models.latent_map, models.latent, models.rows
+    if len(latent_map.center) < 2:
         return None
-    x, y = _sides(view.points)
-    places = torch.cartesian_prod(y, x).flip(-1)
+    x, y = _grid_sides(latent_map.points)
     with torch.no_grad():
-        codes = _codes_at(learned, places).to(learned.rows)
-        row = learned.encoder.encode(person[list(learned.encoder.schema.names)].head(1)).to(learned.rows)
-        context = context_for(learned.latent, row.expand(len(codes), -1))
-        metric = geometry_of(method, learned.search_models)[1]
-        heights = map_blocks(
-            lambda z, context: volume(damped(metric(learned.latent.linearize(z, context)), DAMPING)), codes, context
+        sample = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))[:_GRID_CODES]
+        known = map_blocks(space.encode, rows[sample.to(rows.device)]).double().cpu()
+        codes = _codes_at(torch.cartesian_prod(y, x).flip(-1), latent_map, known).to(rows)
+        encoded = models.encoder.encode(row[list(models.encoder.schema.names)].head(1)).to(rows)
+        _, metric = geometry_of(_METRIC_METHOD, models.search_models)
+        volumes = map_blocks(
+            lambda z, context: volume(damped(metric(space.linearize(z, context)), DAMPING)),
+            codes,
+            context_for(space, encoded.expand(len(codes), -1)),
         )
-    grid = heights.double().cpu().numpy().reshape(len(y), len(x))
-    flat = len(view.center) == 2
-    where = "" if flat else "Background: on the surface on which the codes lie on average."
-    return Relief(x.numpy(), y.numpy(), np.asarray(grid, dtype=np.float64), where)
+    grid = np.asarray(volumes.double().cpu().numpy().reshape(len(y), len(x)), dtype=np.float64)
+    flat = len(latent_map.center) == 2
+    note = "" if flat else "Background: on the surface on which the codes lie on average."
+    return VolumeGrid(x.numpy(), y.numpy(), grid, note)
 
 
-def _sides(points: Float[Tensor, "n 2"]) -> tuple[Float[Tensor, "m"], Float[Tensor, "m"]]:
+def _grid_sides(points: Float[Tensor, "n 2"]) -> tuple[Float[Tensor, "m"], Float[Tensor, "m"]]:
     """Both sides of a square grid: where the codes are, and somewhat beyond."""
     low, high = points.amin(0), points.amax(0)
-    half = _HALF * float((high - low).max().clamp(min=1e-9))
+    half = _HALF_SIDE * float((high - low).max().clamp(min=1e-9))
     x, y = (
         torch.linspace(middle - half, middle + half, _GRID_CELLS, dtype=torch.float64)
         for middle in ((low + high) / 2).tolist()
@@ -336,16 +280,16 @@ def _sides(points: Float[Tensor, "n 2"]) -> tuple[Float[Tensor, "m"], Float[Tens
     return x, y
 
 
-def _codes_at(learned: FittedModels, places: Float[Tensor, "m 2"]) -> Float[Tensor, "m d"]:
-    """A code for every place on the map."""
-    view = learned.latent_map
-    order = torch.randperm(len(learned.rows), generator=torch.Generator().manual_seed(0))[:_CODES]
-    codes = map_blocks(learned.latent.encode, learned.rows[order.to(learned.rows.device)]).double().cpu()
-    shown = view.project(codes)
-    left_out = codes - view.center - shown @ view.axes.T
-    least = float((shown.amax(0) - shown.amin(0)).norm()) / _NEAR or 1.0
-    apart = torch.cdist(places, shown)
-    width = (least**2 + apart.topk(min(_FEW, len(codes)), largest=False).values[:, -1:].square() / 2).sqrt()
-    weight = torch.softmax(-(apart / width).square() / 2, dim=-1)
-    flat: Tensor = view.center + places @ view.axes.T + weight @ left_out
-    return flat
+def _codes_at(
+    positions: Float[Tensor, "m 2"], latent_map: LatentMap, codes: Float[Tensor, "n d"]
+) -> Float[Tensor, "m d"]:
+    """A code for every position on the map; what the map leaves out is that of the known codes around it."""
+    shown = latent_map.project(codes)
+    left_out = codes - latent_map.center - shown @ latent_map.axes.T
+    least = float((shown.amax(0) - shown.amin(0)).norm()) * _LEAST_WIDTH or 1.0
+    distances = torch.cdist(positions, shown)
+    nearby = distances.topk(min(_FEW_NEIGHBOURS, len(codes)), largest=False).values[:, -1:]
+    width = (least**2 + nearby.square() / 2).sqrt()
+    weight = torch.softmax(-(distances / width).square() / 2, dim=-1)
+    interpolated: Tensor = latent_map.center + positions @ latent_map.axes.T + weight @ left_out
+    return interpolated

@@ -1,4 +1,4 @@
-"""The plans that were found, a card each; or why there is none, and what would have to be loosened."""
+"""What was found for one row: plans and their paths, methods side by side, bookmarks, and files to download."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -9,58 +9,67 @@ from typing import Any, TypeAlias
 import pandas as pd
 from nicegui import ui
 
-from counterpath.data.schema import Schema
+from counterpath.data.status import BindingConstraint
 from counterpath.explanation import Explanation, StatusCode, wording
 from counterpath.explanation.tables import path_features
-from counterpath.explorer import parts
+from counterpath.explorer import elements
 from counterpath.explorer.figures_path import cursor, path_figure
-from counterpath.explorer.plotting import Drawing
 from counterpath.explorer.state import Plan, side_by_side
 
+MOST_BOOKMARKS = 6
+"""Plans side by side: more columns do not fit a screen."""
+NO_PLANS = "Ask for plans to see what would have to change."
 _LOOSEN = {
     "lock": "Unlock {}",
     "up": "Let {} go down, too",
     "down": "Let {} go up, too",
     "range": "Drop the range of {}",
+    "max_changes": "Allow more than {} changes",
 }
-_MOST_OBSTACLES = 4
-_UNBROKEN = "\N{NO-BREAK SPACE}"
-_HEADS = {
+_MOST_BUTTONS = 4
+"""Constraints that can be loosened by a click: those that cost most come first, and a row of buttons has an end."""
+_NO_BREAK = "\N{NO-BREAK SPACE}"
+_BADGES = {
     StatusCode.FOUND: ("found", "cp-found"),
     StatusCode.CROSSES_GAP: ("found, across a gap in the data", "cp-gap"),
     StatusCode.ALREADY: ("already so", "cp-found"),
 }
+_COMPARED = {"l0": "changes", "l1": "l1", "ld_sq": "ld²", "confidence": "probability"} | {
+    name: name for name in ("steps", "seconds")
+}
+"""Columns of a comparison of methods, and what they are called on the page."""
+_LEGEND = (
+    "changes: features that change. l1: how far, all together, each as a share of its range. ld²: how far from the "
+    "nearest training row, squared. Smaller is better in all three."
+)
 
 
-class Answers:
-    """Shows plans.
+class PlanCards:
+    """A card for each plan; or why there is none, and what would have to be loosened.
 
     Args:
-        schema: What the features are.
         on_show: Called with the plan whose path is to be shown.
         on_bookmark: Called with the plan to keep.
-        on_loosen: Called with the kind and the name of a constraint to loosen.
+        on_loosen: Called with the constraint to loosen.
     """
 
     def __init__(
         self,
-        schema: Schema,
         on_show: Callable[[Plan], None],
         on_bookmark: Callable[[Plan], None],
-        on_loosen: Callable[[str, str], None],
+        on_loosen: Callable[[BindingConstraint], None],
     ) -> None:
-        self._schema, self._on_show, self._on_bookmark, self._on_loosen = schema, on_show, on_bookmark, on_loosen
+        self._on_show, self._on_bookmark, self._on_loosen = on_show, on_bookmark, on_loosen
         self._cards: dict[int, ui.element] = {}
         self._outer = ui.element("div").classes("cp-plans")
         self._outer.props["aria-live"] = "polite"
-        self.clear("Ask for plans to see what would have to change.")
+        self.clear()
 
-    def clear(self, words: str) -> None:
-        """Show nothing but a remark."""
-        self._outer.clear()
-        self._cards = {}
+    def clear(self) -> None:
+        """Show no plans."""
+        self.show([])
         with self._outer:
-            ui.label(words).classes("cp-soft")
+            ui.label(NO_PLANS).classes("cp-soft")
 
     def show(self, plans: Sequence[Plan]) -> None:
         """Show these plans instead of what is shown."""
@@ -69,76 +78,70 @@ class Answers:
         with self._outer:
             for plan in plans:
                 with ui.element("article").classes("cp-plan") as card:
-                    parts.named(card, f"Plan {plan.number}")
+                    elements.set_name(card, f"Plan {plan.number}")
                     self._cards[plan.number] = card
-                    if plan.status.found:
-                        self._plan(plan)
+                    if plan.row.status.found:
+                        self._build_plan(plan)
                     else:
-                        self._no_plan(plan)
+                        self._build_reason(plan)
 
-    def choose(self, plan: Plan) -> None:
+    def mark(self, plan: Plan) -> None:
         """Mark the plan whose path is shown."""
         for number, card in self._cards.items():
-            chosen = number == plan.number
-            card.classes(add="cp-chosen" if chosen else "", remove="" if chosen else "cp-chosen")
+            elements.set_class(card, "cp-chosen", number == plan.number)
 
-    def _plan(self, plan: Plan) -> None:
-        head, look = _HEADS[plan.status]
+    def _build_head(self, title: str, plan: Plan) -> None:
+        words, look = _BADGES.get(plan.row.status, ("no plan", "cp-none"))
         with ui.element("div").classes("cp-card-head"):
-            parts.text("h3", f"Plan {plan.number}")
-            parts.text("span", head, f"cp-badge {look}")
-        odds = _UNBROKEN.join((plan.odds[0], "→", plan.odds[1]))
-        parts.text("p", f"Probability of {plan.wanted}: {odds}", "cp-odds")
+            elements.text("h3", title)
+            elements.text("span", words, f"cp-badge {look}")
+
+    def _build_plan(self, plan: Plan) -> None:
+        self._build_head(f"Plan {plan.number}", plan)
+        probabilities = f"{_NO_BREAK}→{_NO_BREAK}".join(plan.probabilities)
+        elements.text("p", f"Probability of {plan.outcome}: {probabilities}", "cp-odds")
         with ui.element("ul").classes("cp-changes") as listed:
-            parts.named(listed, f"What changes in plan {plan.number}")
-            for change in plan.changes:
+            elements.set_name(listed, f"What changes in plan {plan.number}")
+            for change in plan.row.changes:
                 with ui.element("li"):
-                    parts.text("span", change.feature, "cp-feature")
-                    parts.text("span", change.old)
-                    parts.text("span", "→")
-                    parts.text("span", change.new, "cp-new")
-        parts.text("p", plan.sentence)
-        if plan.status is StatusCode.CROSSES_GAP:
-            parts.text("p", plan.reason, "cp-soft")
+                    elements.text("span", change.feature, "cp-feature")
+                    elements.text("span", change.old)
+                    elements.text("span", "→")
+                    elements.text("span", change.new, "cp-new")
+        elements.text("p", plan.row.sentence)
+        if plan.row.status is StatusCode.CROSSES_GAP:
+            elements.text("p", plan.row.reason, "cp-soft")
         if plan.steps:
-            parts.text("p", "Step by step:", "cp-soft")
+            elements.text("p", "Step by step:", "cp-soft")
             with ui.element("ol").classes("cp-steps"):
                 for step in plan.steps:
-                    parts.text("li", step)
+                    elements.text("li", step)
         with ui.element("div").classes("cp-row"):
-            path = ui.button("Show path", on_click=lambda: self._on_show(plan)).props("outline dense no-caps")
-            keep = ui.button("Bookmark", on_click=lambda: self._on_bookmark(plan)).props("flat dense no-caps")
-            parts.named(path, f"Show the path of plan {plan.number}")
-            parts.named(keep, f"Bookmark plan {plan.number}")
+            number = plan.number
+            elements.button("Show path", lambda: self._on_show(plan), name=f"Show the path of plan {number}")
+            elements.button("Bookmark", lambda: self._on_bookmark(plan), "flat dense", f"Bookmark plan {number}")
 
-    def _no_plan(self, plan: Plan) -> None:
-        head, look = _HEADS.get(plan.status, ("no plan", "cp-none"))
-        with ui.element("div").classes("cp-card-head"):
-            parts.text("h3", "Nothing has to change" if plan.status is StatusCode.ALREADY else "No plan was found")
-            parts.text("span", head, f"cp-badge {look}")
-        parts.text("p", plan.sentence if plan.status.valid else plan.reason)
-        if plan.binding:
-            self._obstacles(plan)
-
-    def _obstacles(self, plan: Plan) -> None:
-        words = "; ".join(map(str, plan.binding))
-        parts.text("p", f"In the way: {words}.", "cp-soft")
+    def _build_reason(self, plan: Plan) -> None:
+        already = plan.row.status is StatusCode.ALREADY
+        self._build_head("Nothing has to change" if already else "No plan was found", plan)
+        elements.text("p", plan.row.sentence if already else plan.row.reason)
+        if not plan.row.binding:
+            return
+        elements.text("p", f"In the way: {plan.row.binding}.", "cp-soft")
         with ui.element("div").classes("cp-row"):
-            for constraint in plan.binding[:_MOST_OBSTACLES]:
-                kind, name = constraint.kind, constraint.feature
-                if kind == "immutable":
-                    parts.text("span", f"{name} cannot change", "cp-badge")
-                    continue
-                words = f"Allow more than {name} changes" if kind == "max_changes" else _LOOSEN[kind].format(name)
-                loosen = ui.button(words, on_click=lambda kind=kind, name=name: self._on_loosen(kind, name))
-                loosen.props("outline dense no-caps")
+            for constraint in plan.binding[:_MOST_BUTTONS]:
+                if constraint.kind in _LOOSEN:
+                    words = _LOOSEN[constraint.kind].format(constraint.feature)
+                    elements.button(words, lambda constraint=constraint: self._on_loosen(constraint))
+                else:
+                    elements.text("span", f"{constraint.feature} cannot change", "cp-badge")
 
 
-class Walking:
+class PathView:
     """Shows one path; a step of it is chosen by the slider."""
 
     def __init__(self) -> None:
-        self._hint = parts.text("p", "The path of a plan appears here.", "cp-soft")
+        self._hint = elements.text("p", "The path of a plan appears here.", "cp-soft")
         self._outer = ui.element("div").classes("cp-stack")
 
     def clear(self) -> None:
@@ -150,119 +153,89 @@ class Walking:
         """Show the path of a plan, from its end."""
         self.clear()
         self._hint.set_visibility(False)
-        with self._outer:
-            _Path(plan)
-
-
-class _Path:
-    def __init__(self, plan: Plan) -> None:
+        self._outcome = plan.outcome
         self._points = plan.explanation.path(plan.label)
         self._features = path_features(self._points, plan.explanation.schema.names)
-        steps, stops = self._points["step"].tolist(), plan.stops["step"].tolist()
-        self._stops = {steps.index(step): number for number, step in enumerate(stops)}
-        last, wanted = len(self._points) - 1, plan.wanted
-        parts.text("h3", f"Plan {plan.number}, by {plan.method}")
+        steps = self._points["step"].tolist()
+        self._milestones = [steps.index(step) for step in plan.milestones["step"]]
+        with self._outer:
+            elements.text("h3", f"Plan {plan.number}, by {plan.method}")
+            self._build_slider(len(steps) - 1)
+            self._position = elements.text("p", "", "cp-odds")
+            self._position.props["aria-live"] = "polite"
+            self._values = elements.text("p", "", "cp-soft")
+            self._drawing = elements.Drawing()
+            self._drawing.show(path_figure(plan.explanation, plan.label))
+            with ui.expansion("All values at this step").props("dense"):
+                rows = [[str(name), wording.value(self._features[name].iloc[0]), ""] for name in self._features]
+                head = ["feature", "now", "at this step"]
+                self._rows = elements.table("All values at this step of the path", head, rows)
+        self._show_point(len(steps) - 1)
+
+    def _build_slider(self, last: int) -> None:
         with ui.element("div").classes("cp-slider"):
-            self._slider = ui.slider(
-                min=0, max=max(last, 1), step=1, value=last, on_change=lambda e: self._go(int(e.value))
+            slider = ui.slider(
+                min=0, max=max(last, 1), step=1, value=last, on_change=lambda e: self._move(int(e.value))
             )
-            self._slider.props["marker-labels"] = [
-                {"value": place, "label": self._milestone(place, short=True)} for place in self._stops
-            ]
-            parts.named(self._slider, "Step along the path")
-            self._slider.set_enabled(last > 0)
+            labels = [{"value": index, "label": self._milestone(index, short=True)} for index in self._milestones]
+            slider.props["marker-labels"] = labels
+            elements.set_name(slider, "Step along the path")
+            slider.set_enabled(last > 0)
         with ui.element("div").classes("cp-row"):
-            for place in self._stops:
-                words = f"To {self._milestone(place)}"
-                ui.button(words, on_click=lambda place=place: self._slider.set_value(place)).props("flat dense no-caps")
-        self._where = parts.text("p", "", "cp-odds")
-        self._where.props["aria-live"] = "polite"
-        self._said = parts.text("p", "", "cp-soft")
-        self._wanted = wanted
-        self._drawing = Drawing()
-        self._drawing.show(path_figure(plan.explanation, plan.label))
-        self._cells = self._table()
-        self._tell(last)
+            for index in self._milestones:
+                words = f"To {self._milestone(index)}"
+                elements.button(words, lambda index=index: slider.set_value(index), "flat dense")
 
-    def _table(self) -> dict[str, tuple[Any, Any]]:
-        """All features now and at a step; what is to be written there when another step is chosen."""
-        cells = {}
-        with ui.expansion("All values at this step").props("dense"), ui.element("table").classes("cp-table"):
-            parts.text("caption", "All values at this step of the path", "cp-hidden")
-            with ui.element("thead"), ui.element("tr"):
-                for head in ("feature", "now", "at this step"):
-                    parts.text("th", head).props["scope"] = "col"
-            with ui.element("tbody"):
-                for name in self._features:
-                    with ui.element("tr") as row:
-                        parts.text("th", str(name)).props["scope"] = "row"
-                        parts.text("td", wording.value(self._features[name].iloc[0]))
-                        cells[str(name)] = (row, parts.text("td", ""))
-        return cells
-
-    def _go(self, place: int) -> None:
+    def _move(self, index: int) -> None:
         """Move to a point of the path."""
-        self._tell(place)
-        self._drawing.relayout(cursor(int(self._points["step"].iloc[place])))
+        self._show_point(index)
+        self._drawing.relayout(cursor(int(self._points["step"].iloc[index])))
 
-    def _tell(self, place: int) -> None:
+    def _show_point(self, index: int) -> None:
         """Show what holds at a point of the path."""
-        point, last = self._points.iloc[place], len(self._points) - 1
-        stop = f" · {self._milestone(place)}" if place in self._stops else ""
-        self._where.set_text(f"Step {place} of {last}{stop}")
-        chance, doubt = wording.probability(point["probability"]), wording.value(point["uncertainty"], digits=3)
-        self._said.set_text(f"Probability of {self._wanted}: {chance} · uncertainty of the generative model: {doubt}")
-        for name, (row, cell) in self._cells.items():
-            first, here = self._features[name].iloc[0], self._features[name].iloc[place]
-            cell.set_text(wording.texts((first, here))[1])
-            moved = first != here
-            row.classes(add="cp-moved" if moved else "", remove="" if moved else "cp-moved")
+        point, last = self._points.iloc[index], len(self._points) - 1
+        milestone = f" · {self._milestone(index)}" if index in self._milestones else ""
+        self._position.set_text(f"Step {index} of {last}{milestone}")
+        probability = wording.probability(point["probability"])
+        uncertainty = wording.value(point["uncertainty"], digits=3)
+        self._values.set_text(
+            f"Probability of {self._outcome}: {probability} · uncertainty of the generative model: {uncertainty}"
+        )
+        for name, (row, cells) in zip(self._features, self._rows, strict=True):
+            first, here = self._features[name].iloc[0], self._features[name].iloc[index]
+            cells[-1].set_text(wording.texts((first, here))[1])
+            elements.set_class(row, "cp-moved", first != here)
 
-    def _milestone(self, place: int, *, short: bool = False) -> str:
-        number = self._stops[place]
-        if place == 0:
+    def _milestone(self, index: int, *, short: bool = False) -> str:
+        if index == 0:
             return "now" if short else "the row as asked"
-        if number == len(self._stops) - 1:
+        if index == self._milestones[-1]:
             return "plan" if short else "the plan"
+        number = self._milestones.index(index)
         return f"{number}" if short else f"milestone {number}"
 
 
-_COLUMNS = {
-    "l0": "changes",
-    "l1": "l1",
-    "ld_sq": "ld²",
-    "confidence": "probability",
-    "steps": "steps",
-    "seconds": "seconds",
-}
-_LEGEND = (
-    "changes: features that change. l1: how far, all together, each as a share of its range. ld²: how far from the "
-    "nearest training row, squared. Smaller is better in all three."
-)
-MOST_BOOKMARKS = 6
-
-
-class Methods:
-    """What several methods find for this person.
+class MethodComparison:
+    """What several methods find for the row.
 
     Args:
         on_compare: Called when they are to be compared.
     """
 
     def __init__(self, on_compare: Callable[[], None]) -> None:
-        parts.text("h3", "Methods")
+        elements.text("h3", "Methods")
         with ui.element("div").classes("cp-row"):
-            self._button = ui.button("Compare methods", on_click=on_compare).props("outline no-caps")
+            self._button = elements.button("Compare methods", on_compare, "outline")
             self._doing = ui.label().classes("cp-soft")
             self._doing.props["role"] = "status"
         self._outer = ui.element("div")
 
-    def busy(self, doing: str) -> None:
+    def show_busy(self, doing: str) -> None:
         """Say what is being done."""
         self._button.disable()
         self._doing.set_text(doing)
 
-    def rest(self) -> None:
+    def show_idle(self) -> None:
         """Nothing is being done."""
         self._button.enable()
         self._doing.set_text("")
@@ -274,46 +247,45 @@ class Methods:
     def show(self, table: pd.DataFrame, results: Mapping[str, Explanation]) -> None:
         """Show the table of a comparison, and what each method found."""
         self._outer.clear()
-        head = ["method", "result", *_COLUMNS.values()]
         rows = []
         for name, numbers in table.iterrows():
             status = str(results[str(name)].status["status"].iloc[0]).replace("_", " ")
-            rows.append([str(name), status, *(wording.value(numbers[column], digits=3) for column in _COLUMNS)])
+            rows.append([str(name), status, *(wording.value(numbers[column], digits=3) for column in _COMPARED)])
+        head = ["method", "result", *_COMPARED.values()]
         with self._outer:
-            parts.text("p", _LEGEND, "cp-soft")
-            parts.table("What each method finds for this person", head, rows, "cp-numbers")
+            elements.text("p", _LEGEND, "cp-soft")
+            elements.table("What each method finds for this person", head, rows, "cp-numbers")
 
 
 class Bookmarks:
     """Plans that are kept while the tab is open, each in a column."""
 
     def __init__(self) -> None:
-        self._kept: list[Plan] = []
-        parts.text("h3", "Bookmarked plans")
+        self._plans: list[Plan] = []
+        elements.text("h3", "Bookmarked plans")
         self._outer = ui.element("div").classes("cp-stack")
         self._show()
 
     def add(self, plan: Plan) -> None:
         """Keep a plan; of many the oldest is dropped."""
-        self._kept = [*self._kept, plan][-MOST_BOOKMARKS:]
+        self._plans = [*self._plans, plan][-MOST_BOOKMARKS:]
         self._show()
 
-    def _drop(self, plan: Plan) -> None:
-        self._kept = [kept for kept in self._kept if kept is not plan]
+    def _remove(self, plan: Plan) -> None:
+        self._plans = [other for other in self._plans if other is not plan]
         self._show()
 
     def _show(self) -> None:
         self._outer.clear()
         with self._outer:
-            if not self._kept:
+            if not self._plans:
                 ui.label("Bookmark plans, of one person or of several, to see them side by side.").classes("cp-soft")
                 return
-            names = [f"{number}. {plan.title}" for number, plan in enumerate(self._kept, start=1)]
-            parts.table("Bookmarked plans side by side", ["", *names], side_by_side(self._kept))
+            titles = [f"{number}. {plan.title}" for number, plan in enumerate(self._plans, start=1)]
+            elements.table("Bookmarked plans side by side", ["", *titles], side_by_side(self._plans))
             with ui.element("div").classes("cp-row"):
-                for number, plan in enumerate(self._kept, start=1):
-                    remove = ui.button(f"Remove {number}", on_click=lambda plan=plan: self._drop(plan))
-                    remove.props("flat dense no-caps")
+                for number, plan in enumerate(self._plans, start=1):
+                    elements.button(f"Remove {number}", lambda plan=plan: self._remove(plan), "flat dense")
 
 
 Tables: TypeAlias = Mapping[str, pd.DataFrame]
@@ -324,11 +296,11 @@ FORMATS: dict[str, tuple[str, Writer]] = {
     "csv": ("text/csv", lambda result, path, tables: result.to_csv(path)),
     "html": ("text/html", lambda result, path, tables: result.to_html(path, tables=tables)),
 }
-"""By the end of a file's name its media type, and what writes it."""
+"""By the suffix of a file its media type, and what writes it."""
 
 
-def content(result: Explanation, suffix: str, tables: Tables) -> bytes:
-    """The file as bytes; nothing of it stays on the disk.
+def file_content(result: Explanation, suffix: str, tables: Tables) -> bytes:
+    """A file as bytes; nothing of it stays on the disk.
 
     Args:
         result: What to write.
@@ -341,35 +313,36 @@ def content(result: Explanation, suffix: str, tables: Tables) -> bytes:
         return path.read_bytes()
 
 
-class TakingHome:
-    """A button for every format, hidden until there is something to take.
+class Downloads:
+    """A button for every format, hidden until there is something to download.
 
     Args:
-        name: Of the files, and of what they hold.
+        name: Of the files.
         what: What they hold, for those who do not see it.
-        shown: Gives the explanation and further tables for a report.
-        problem: Where to say what goes wrong.
+        error: Where to say what goes wrong.
     """
 
-    def __init__(
-        self, name: str, what: str, shown: Callable[[], tuple[Explanation, Tables] | None], problem: ui.label
-    ) -> None:
-        self._name, self._shown, self._problem = name, shown, problem
+    def __init__(self, name: str, what: str, error: ui.label) -> None:
+        self._name, self._error = name, error
         with ui.element("div").classes("cp-row") as self._row:
-            ui.label("Take it home:").classes("cp-soft")
+            ui.label("Download:").classes("cp-soft")
             for suffix in FORMATS:
-                save = ui.button(suffix.upper(), on_click=lambda suffix=suffix: self._save(suffix))
-                save.props("outline dense no-caps")
-                parts.named(save, f"Download {what} as {suffix.upper()}")
-        self.show(there=False)
+                described = f"Download {what} as {suffix.upper()}"
+                elements.button(suffix.upper(), lambda suffix=suffix: self._save(suffix), name=described)
+        self.offer(None, {})
 
-    def show(self, *, there: bool) -> None:
-        """Whether there is something to take."""
-        self._row.set_visibility(there)
+    def offer(self, result: Explanation | None, tables: Tables) -> None:
+        """Offer an explanation, or nothing.
+
+        Args:
+            result: The explanation.
+            tables: Further tables for a report, by their headings.
+        """
+        self._result, self._tables = result, tables
+        self._row.set_visibility(result is not None)
 
     async def _save(self, suffix: str) -> None:
-        shown = self._shown()
-        if shown is not None:
-            with parts.told(self._problem):
-                data = await asyncio.to_thread(content, shown[0], suffix, shown[1])
-                ui.download.content(data, f"{self._name}.{suffix}", FORMATS[suffix][0])
+        if self._result is not None:
+            with elements.show_errors(self._error):
+                content = await asyncio.to_thread(file_content, self._result, suffix, self._tables)
+                ui.download.content(content, f"{self._name}.{suffix}", FORMATS[suffix][0])

@@ -100,7 +100,7 @@ body { background: var(--ground); color: var(--ink); font: 15px/1.5 system-ui, "
 .cp-found { color: var(--yes-text); } .cp-gap { color: var(--warn-text); } .cp-none { color: var(--no-text); }
 .cp-busy { display: flex; gap: var(--s2); align-items: center; color: var(--soft); min-height: 24px; }
 
-.cp-scroll { overflow-x: auto; max-width: 100%; }
+.cp-scroll { overflow-x: auto; width: 100%; }
 .cp-table { border-collapse: collapse; width: 100%; font-size: 14px; }
 .cp-table th, .cp-table td { text-align: left; vertical-align: top; padding: var(--s1) var(--s3) var(--s1) 0;
   border-bottom: 1px solid var(--line); overflow-wrap: break-word; min-width: 64px; max-width: 260px; }
@@ -112,6 +112,24 @@ body { background: var(--ground); color: var(--ink); font: 15px/1.5 system-ui, "
 .cp-figure { width: 100%; min-width: 0; }
 .cp-slider { padding: 0 var(--s4) var(--s3); }
 .cp-opening { max-width: 560px; margin: var(--s6) auto; width: calc(100% - 2 * var(--s4)); }
+.cp-keys { display: grid; grid-template-columns: repeat(auto-fit, minmax(132px, 1fr)); gap: 12px; margin: 0; }
+.cp-keys > div { border: 1px solid var(--line); border-radius: 8px; padding: 8px 12px; display: flex;
+  flex-direction: column-reverse; justify-content: flex-end; }
+.cp-keys dd { margin: 0; font-size: 24px; line-height: 1.3; font-weight: 650; font-variant-numeric: tabular-nums; }
+.cp-keys dt { color: var(--soft); font-size: 13px; line-height: 1.35; }
+.cp-which { min-width: 200px; }
+#group-measures .cp-table th, #group-measures .cp-table td { white-space: nowrap; max-width: none; }
+.cp-people td:nth-of-type(2) { white-space: nowrap; }
+.cp-people td:nth-of-type(3) { max-width: none; width: 60%; }
+@media (max-width: 600px) {
+  .cp-people, .cp-people tbody { display: block; }
+  .cp-people thead { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
+  .cp-people tr { display: grid; grid-template-columns: 1fr auto auto; gap: 0 12px; padding: 8px 0;
+    border-bottom: 1px solid var(--line); }
+  .cp-people th, .cp-people td { border: none; padding: 0; max-width: none; min-width: 0; overflow-wrap: anywhere; }
+  .cp-people td:nth-of-type(3) { grid-column: 1 / 3; grid-row: 2; width: auto; }
+  .cp-people td:nth-of-type(4) { grid-column: 3; grid-row: 2; }
+}
 .q-btn { text-transform: none; font-weight: 600; letter-spacing: 0; }
 .q-btn--dense { padding: 2px 10px; }
 .q-field__bottom { padding-top: 2px; }

@@ -1,4 +1,4 @@
-"""An explorer whose model takes until a file is there: `python -m tests.explorer.slow_start MODEL FILE [fails]`."""
+"""An explorer whose model takes until a file is there: `python -m tests.explorer.slow_model MODEL FILE [fails]`."""
 
 import sys
 import time

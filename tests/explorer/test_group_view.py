@@ -1,4 +1,4 @@
-"""The group view: whom it takes, what it tells, and all of it in a real browser, with names that look like markup."""
+"""The tab of many rows: which rows it takes, and all of it in a real browser, with names that look like markup."""
 
 import json
 from dataclasses import replace
@@ -10,17 +10,13 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 import counterpath as cp
-from counterpath.explainer.solve import OTHER
+from counterpath.explainer.request import OTHER
 from counterpath.explanation import Explanation
-from counterpath.explorer import group_findings
 from counterpath.explorer.figures_group import FEW
-from counterpath.explorer.group import Choice, drawn, fitting
-from counterpath.explorer.group_findings import first_column
-from counterpath.explorer.state import People
-from tests.explanation.conftest import make, make_plans
+from counterpath.explorer.group_view import RowFilter
+from counterpath.explorer.state import RowTable
+from tests.explorer.conftest import NASTY, opened
 from tests.tables import features
-
-from .conftest import NASTY, opened
 
 GO = "Explain these people"
 WATCH = """() => {
@@ -30,90 +26,39 @@ WATCH = """() => {
         window.seen.push(document.querySelector('#group .cp-busy').innerText.trim() + bar);
     }).observe(document.querySelector('#group'), {subtree: true, childList: true, characterData: true});
 }"""
-"""Writes down what is said while people are explained, however short that is."""
+"""Records what is said while rows are explained, however short that is."""
 
 
 @pytest.fixture(scope="module")
-def given(explainer: cp.Explainer, people: pd.DataFrame) -> People:
-    return People.of(explainer, features(people).head(40))
+def rows(explainer: cp.Explainer, people: pd.DataFrame) -> RowTable:
+    return RowTable.from_table(explainer, features(people).head(40))
 
 
-def test_rejected_are_those_whom_the_model_does_not_give_what_is_wanted(given: People) -> None:
-    wanted = given.decided[0]
-    rejected = fitting(given, Choice(), wanted)
-    assert rejected == [place for place, decision in enumerate(given.decided) if decision != wanted]
-    assert fitting(given, Choice(rejected=False), wanted) == list(range(40))
-    assert fitting(given, Choice(), OTHER) == list(range(40)), "everybody has another outcome to wish for"
+def test_rejected_rows_are_those_with_another_prediction_than_the_target(rows: RowTable) -> None:
+    target = rows.predicted[0]
+    rejected = RowFilter().matches(rows, target)
+    assert rejected == [index for index, predicted in enumerate(rows.predicted) if predicted != target]
+    assert RowFilter(rejected=False).matches(rows, target) == list(range(40))
+    assert RowFilter().matches(rows, OTHER) == list(range(40)), "every row has another class to become"
 
 
-def test_rows_are_filtered_by_category_and_by_range(given: People) -> None:
-    women = fitting(given, Choice(rejected=False, feature="sex", values=("Female",)), OTHER)
+def test_rows_are_filtered_by_category_and_by_range(rows: RowTable) -> None:
+    women = RowFilter(rejected=False, feature="sex", categories=("Female",)).matches(rows, OTHER)
     assert 0 < len(women) < 40
-    assert set(given.frame["sex"].iloc[women]) == {"Female"}
-    some = fitting(given, Choice(rejected=False, feature="children", low=2, high=4), OTHER)
-    assert some
-    assert given.frame["children"].iloc[some].between(2, 4).all()
-    assert len(some) == int(given.frame["children"].between(2, 4).sum())
+    assert set(rows.frame["sex"].iloc[women]) == {"Female"}
+    matches = RowFilter(rejected=False, feature="children", low=2, high=4).matches(rows, OTHER)
+    assert matches
+    assert rows.frame["children"].iloc[matches].between(2, 4).all()
+    assert len(matches) == int(rows.frame["children"].between(2, 4).sum())
 
 
-def test_a_draw_is_the_same_every_time_and_no_larger_than_asked() -> None:
-    places = list(range(50))
-    choice = Choice(most=10)
-    assert drawn(places, choice) == drawn(places, choice) == sorted(drawn(places, choice))
-    assert len(set(drawn(places, choice))) == 10
-    assert drawn(places, choice) != drawn(places, replace(choice, seed=1))
-    assert drawn(places[:5], choice) == places[:5]
-
-
-def test_parts_together_are_the_whole(explainer: cp.Explainer, given: People) -> None:
-    rows = given.frame.head(12)
-    parts = [explainer.explain(rows.iloc[:5], paths="milestones"), explainer.explain(rows.iloc[5:], paths="milestones")]
-    one, whole = group_findings.together(parts), explainer.explain(rows, paths="milestones")
-    for name in ("factuals", "counterfactuals", "status", "outcome", "changed", "paths"):
-        pd.testing.assert_frame_equal(getattr(one, name), getattr(whole, name), check_exact=True)
-    pd.testing.assert_frame_equal(one.measures(), whole.measures(), check_exact=True)
-
-
-def test_groups_are_those_of_the_summary(explainer: cp.Explainer, given: People) -> None:
-    result = explainer.explain(given.frame, paths="milestones")
-    for by in ("sex", "debt"):
-        summary, keys = result.summary(by=by), group_findings.groups_of(result, by)
-        assert [int((keys == label).sum()) for label in summary.index] == summary["n"].tolist()
-
-
-def test_some_rows_are_taken_by_place_even_if_labels_are_not_unique() -> None:
-    assert group_findings.some(make(), [2, 0]).factuals.index.tolist() == ["cem", "ann"]
-    twins = make(labels=["ann", "ann", "cem", "dee", "eva"])
-    assert group_findings.some(twins, [2]).factuals["age"].tolist() == [38]
-
-
-def test_what_stands_in_the_way_is_counted_by_people() -> None:
-    result = make_plans().plan(1)
-    assert group_findings.obstacles(result) == [("lock: age", 1), ("up: hours-per-week", 1)]
-    reasons = dict(group_findings.missing(result))
-    assert sum(reasons.values()) == 2, "dee was not found, and eva has an unknown category"
-    assert any("Complicated" in reason for reason in reasons)
-
-
-def test_small_groups_are_marked() -> None:
-    summary = make().summary(by="sex")
-    assert "Female and Male" in group_findings.warning(summary)
-    assert group_findings.warning(summary.assign(n=FEW)) == ""
-    head, rows = group_findings.by_group(summary)
-    assert [row[0] for row in rows] == ["Female (few)", "Male (few)"]
-    assert all(len(row) == len(head) for row in rows)
-
-
-def test_people_are_told_in_words() -> None:
-    (ann, eva) = group_findings.people_rows(make(), [0, 4])
-    assert ann[:3] == ("ann", "found", "0.17 → 0.52")
-    assert "marital-status: Non-Married → Married" in ann[3]
-    assert eva[1:] == ("unknown category", "– → –", "–")
-    assert group_findings.places_by_status(make())["found"] == [0, 2]
-
-
-def test_people_are_grouped_at_first_by_what_cannot_change() -> None:
-    assert first_column(make().schema) == "sex"
+def test_a_sample_is_the_same_every_time_and_no_larger_than_its_limit() -> None:
+    positions = list(range(50))
+    few = RowFilter(limit=10)
+    assert few.sample(positions) == few.sample(positions) == sorted(few.sample(positions))
+    assert len(set(few.sample(positions))) == 10
+    assert few.sample(positions) != replace(few, seed=1).sample(positions)
+    assert few.sample(positions[:5]) == positions[:5]
 
 
 @pytest.fixture
@@ -136,7 +81,7 @@ def choose(page: Page, label: str, option: str) -> None:
     page.get_by_role("option", name=option, exact=True).click()
 
 
-def test_many_people_are_explained_with_progress_and_told_by_group(group: Page, pictures: Path) -> None:
+def test_many_rows_are_explained_with_progress_and_shown_by_group(group: Page, pictures: Path) -> None:
     expect(group.get_by_text("299 of 300 people fit; 20 of them are drawn at random.")).to_be_visible()
     group.evaluate(WATCH)
     group.get_by_role("button", name=GO).click()
@@ -164,7 +109,7 @@ def test_many_people_are_explained_with_progress_and_told_by_group(group: Page, 
     expect(figure).to_have_attribute("aria-label", everybody)
 
 
-def test_people_are_paged_opened_and_taken_home(group: Page) -> None:
+def test_rows_are_listed_by_page_opened_and_downloaded(group: Page) -> None:
     explain(group)
     people = group.locator("#group-people")
     expect(people.get_by_text("1 to 15 of 20")).to_be_visible()
@@ -191,7 +136,7 @@ def test_people_are_paged_opened_and_taken_home(group: Page) -> None:
     assert NASTY not in files["html"]
 
 
-def test_nothing_found_is_told_with_its_reasons(group: Page) -> None:
+def test_rows_without_a_counterfactual_are_counted_by_reason(group: Page) -> None:
     choose(group, "Wanted decision", "low")
     group.get_by_label("Confidence").fill("0.9999")
     choose(group, "Method", "nearest")

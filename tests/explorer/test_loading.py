@@ -1,4 +1,4 @@
-"""A model that is still on its way when the page is."""
+"""A model that is still being loaded when the page is there."""
 
 import logging
 from pathlib import Path
@@ -9,18 +9,17 @@ import pytest
 from playwright.sync_api import BrowserContext, expect
 
 import counterpath as cp
-from counterpath.explorer.opening import Opening, Stage
+from counterpath.explorer.loading import ModelLoader, Stage
 from counterpath.service.dispatcher import Dispatcher
 from counterpath.utils.errors import InputError
 from counterpath.utils.progress import track
+from tests.explorer.processes import WAIT, run_python
 
-from .processes import WAIT, running
 
-
-def test_the_page_says_how_far_the_model_is_and_then_shows_it(
+def test_the_page_shows_the_progress_of_loading_and_then_the_model(
     context: BrowserContext, model: Path, tmp_path: Path, pictures: Path
 ) -> None:
-    with running(tmp_path, "-m", "tests.explorer.slow_start", str(model), str(tmp_path / "go")) as address:
+    with run_python(tmp_path, "-m", "tests.explorer.slow_model", str(model), str(tmp_path / "go")) as address:
         page = context.new_page()
         page.goto(address)
         expect(page.get_by_text("training something (3 of 4) almost")).to_be_visible()
@@ -34,8 +33,8 @@ def test_the_page_says_how_far_the_model_is_and_then_shows_it(
         page.close()
 
 
-def test_a_model_that_cannot_be_had_is_said(context: BrowserContext, model: Path, tmp_path: Path) -> None:
-    with running(tmp_path, "-m", "tests.explorer.slow_start", str(model), str(tmp_path / "go"), "fails") as address:
+def test_the_page_says_why_a_model_cannot_be_loaded(context: BrowserContext, model: Path, tmp_path: Path) -> None:
+    with run_python(tmp_path, "-m", "tests.explorer.slow_model", str(model), str(tmp_path / "go"), "fails") as address:
         page = context.new_page()
         page.goto(address)
         (tmp_path / "go").touch()
@@ -43,43 +42,45 @@ def test_a_model_that_cannot_be_had_is_said(context: BrowserContext, model: Path
         page.close()
 
 
-def _opened(load: Any) -> Opening:
-    opening = Opening("My model: 1/2", load, Dispatcher({}))
-    opening.start()
-    opening._thread.join()
-    assert not opening.running
-    return opening
+def _loaded(load: Any) -> ModelLoader:
+    loader = ModelLoader("My model: 1/2", load, Dispatcher({}))
+    loader.start()
+    loader._thread.join()
+    assert not loader.running
+    return loader
 
 
-def test_stages_are_heard_and_the_desk_gets_the_model(explainer: cp.Explainer, people: Any) -> None:
-    heard = []
+def test_stages_are_known_and_the_dispatcher_gets_the_model(explainer: cp.Explainer, people: Any) -> None:
+    stages = []
 
     def load() -> tuple[cp.Explainer, Any]:
         with track("one thing", total=2, shown=False) as advance:
             advance(1, "half")
-            heard.append(opening.stage)
+            stages.append(loader.stage)
         return explainer, people.head(5)
 
-    opening = Opening("My model: 1/2", load, Dispatcher({}))
-    opening.start()
-    opening._thread.join()
-    assert heard == [Stage("one thing", 1, 2, "half")]
-    assert heard[0].share == 0.5
-    assert "one thing" in opening.past
-    assert opening.opened is not None
-    assert opening.opened.name == "My-model-1-2"
-    assert len(opening.opened.people) == 5
+    dispatcher = Dispatcher({})
+    loader = ModelLoader("My model: 1/2", load, dispatcher)
+    loader.start()
+    loader._thread.join()
+    assert stages == [Stage("one thing", 1, 2, "half")]
+    assert stages[0].share == 0.5
+    assert "one thing" in loader.past
+    assert loader.model is not None
+    assert loader.model.name == "My-model-1-2"
+    assert dispatcher.models == {"My-model-1-2": explainer}
+    assert len(loader.model.rows) == 5
 
 
 @pytest.mark.parametrize("error", [InputError("no such thing"), RuntimeError("oops")])
-def test_what_goes_wrong_is_told_without_a_traceback(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+def test_errors_of_loading_are_named_without_a_traceback(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
     def load() -> Any:
         raise error
 
     with caplog.at_level(logging.ERROR):
-        opening = _opened(load)
-    assert opening.opened is None
-    told = "no such thing" if isinstance(error, InputError) else "something unexpected happened (RuntimeError)"
-    assert told in opening.problem
-    assert "Traceback" not in opening.problem
+        loader = _loaded(load)
+    assert loader.model is None
+    expected = "no such thing" if isinstance(error, InputError) else "something unexpected happened (RuntimeError)"
+    assert expected in loader.error
+    assert "Traceback" not in loader.error
     assert (caplog.records[0].exc_info is None) == isinstance(error, InputError)

@@ -1,0 +1,250 @@
+"""Small elements that the whole page is made of: texts, sections, tables, figures, and the controls of a search.
+
+All text is text, whatever is in it.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from nicegui import background_tasks, ui
+from nicegui.elements.mixins.text_element import TextElement
+
+from counterpath.explorer.figures import Figure, description_of
+from counterpath.utils.errors import CounterpathError
+
+UNEXPECTED = "Something unexpected happened; the terminal has the details."
+
+
+def text(tag: str, content: str, classes: str = "") -> TextElement:
+    """An element of any tag that shows a text, never as HTML."""
+    return TextElement(tag=tag, text=content).classes(classes)
+
+
+def part(tag: str, role: str) -> ui.element:
+    """An element of any tag with a role for screen readers."""
+    element = ui.element(tag)
+    element.props["role"] = role
+    return element
+
+
+def set_name(element: ui.element, name: str) -> None:
+    """Say what an element is to those who do not see it; any text will do, unlike in `props`."""
+    element.props["aria-label"] = name
+
+
+def set_class(element: ui.element, name: str, on: bool) -> None:
+    """Give an element a class, or take it away."""
+    element.classes(add=name if on else "", remove="" if on else name)
+
+
+def button(
+    label: str, on_click: Callable[..., Any] | None = None, look: str = "outline dense", name: str = ""
+) -> ui.button:
+    """A button.
+
+    Args:
+        label: What it shows.
+        on_click: Called when it is pressed.
+        look: Quasar's words for how it looks.
+        name: What it is to those who do not see it, if its label does not say it all.
+    """
+    made = ui.button(label, on_click=on_click).props(f"{look} no-caps")
+    if name:
+        set_name(made, name)
+    return made
+
+
+@contextmanager
+def section(identity: str, title: str, lead: str = "") -> Iterator[ui.element]:
+    """A part of the page with a heading of its own, to which links lead."""
+    with ui.element("section").classes("cp-section") as outer:
+        outer.props["id"] = identity
+        outer.props["aria-labelledby"] = f"{identity}-title"
+        text("h2", title, "cp-title").props["id"] = f"{identity}-title"
+        if lead:
+            text("p", lead, "cp-lead")
+        yield outer
+
+
+def links(name: str, sections: Sequence[str]) -> None:
+    """Links to sections of the page by their identities."""
+    with ui.element("nav").classes("cp-links") as nav:
+        set_name(nav, name)
+        for identity in sections:
+            ui.link(identity.capitalize(), f"#{identity}")
+
+
+def table(
+    caption: str, head: Sequence[str], rows: Sequence[Sequence[str]], classes: str = ""
+) -> list[tuple[ui.element, list[TextElement]]]:
+    """A table; the first cell of a row is its heading. It scrolls by itself where the page is narrow.
+
+    The roles keep it a table for screen readers where a style shows its rows as cards.
+
+    Returns:
+        Each row with its cells, without the head.
+    """
+    with ui.element("div").classes("cp-scroll") as outer:
+        outer.props["tabindex"] = 0  # what scrolls must be reached by keyboard
+        outer.props["role"] = "region"
+        set_name(outer, caption)
+        with part("table", "table").classes(f"cp-table {classes}"):
+            text("caption", caption, "cp-hidden")
+            with part("thead", "rowgroup"), part("tr", "row"):
+                for content in head:
+                    text("th", content).props["role"] = "columnheader"
+            with part("tbody", "rowgroup"):
+                return [_table_row(row) for row in rows]
+
+
+def _table_row(row: Sequence[str]) -> tuple[ui.element, list[TextElement]]:
+    with part("tr", "row") as made:
+        cells = [text("td" if index else "th", content) for index, content in enumerate(row)]
+    for index, cell in enumerate(cells):
+        cell.props["role"] = "cell" if index else "rowheader"
+    return made, cells
+
+
+def error_label() -> ui.label:
+    """A place for what is wrong, which is read out when it changes; hidden while it is empty."""
+    label = ui.label().classes("cp-problem")
+    label.props["role"] = "alert"
+    label.bind_visibility_from(label, "text", backward=bool)
+    return label
+
+
+@contextmanager
+def show_errors(label: ui.label, on_error: Callable[[], object] = lambda: None) -> Iterator[None]:
+    """Say on the page what goes wrong in the block.
+
+    What nobody expected is raised again, so that the terminal has it whole.
+    """
+    label.set_text("")
+    try:
+        yield
+    except CounterpathError as error:
+        label.set_text(str(error))
+        on_error()
+    except Exception:
+        label.set_text(UNEXPECTED)
+        on_error()
+        raise
+
+
+class TaskControls:
+    """The buttons that start and stop a long task, what is being done, and what went wrong.
+
+    One task runs at a time: another one takes its place. It ends with the tab.
+
+    Args:
+        label: What the button says that starts the task.
+        work: The task that it starts.
+        stop_name: What the other button is to those who do not see it.
+        on_end: Called when any task has ended, however it did.
+
+    Attributes:
+        error: Where to say what is wrong.
+    """
+
+    def __init__(
+        self,
+        label: str,
+        work: Callable[[], Coroutine[Any, Any, None]],
+        stop_name: str = "Stop",
+        on_end: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._on_end = on_end
+        self._task: asyncio.Task[Any] | None = None
+        self.error = error_label()
+        with ui.element("div").classes("cp-row") as self._row:
+            self._start = button(label, lambda: self.start(work), "unelevated")
+            self._stop = ui.button("Stop", on_click=self._stopped, color="negative").props("outline no-caps")
+            set_name(self._stop, stop_name)
+            with ui.element("div").classes("cp-busy") as busy:
+                busy.props["role"] = "status"
+                self._spinner = ui.spinner(size="20px")
+                self._doing = ui.label()
+        self._bar = ui.linear_progress(show_value=False, size="8px").props("rounded instant-feedback")
+        set_name(self._bar, "Progress")
+        self.show_idle()
+        ui.context.client.on_delete(self.cancel)
+
+    @property
+    def running(self) -> bool:
+        """Whether a task runs."""
+        return self._task is not None and not self._task.done()
+
+    def start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Start a task in place of the one that runs."""
+        self.cancel()
+        self._task = background_tasks.create(self._run(work), name="search")
+
+    def cancel(self) -> None:
+        """End the task that runs, if any."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def show_busy(self, doing: str, progress: float | None = None) -> None:
+        """Say what is being done and, if known, which share of it; and offer to stop it."""
+        self._bar.set_value(progress or 0.0)
+        self._show(doing, busy=True, bar=progress is not None)
+
+    def show_idle(self, done: str = "") -> None:
+        """Say what was done."""
+        self._show(done, busy=False, bar=False)
+
+    def _show(self, words: str, *, busy: bool, bar: bool) -> None:
+        self._doing.set_text(words)
+        self._spinner.set_visibility(busy)
+        self._bar.set_visibility(bar)
+        self._stop.set_enabled(busy)
+        self._start.set_enabled(not busy)
+
+    async def _run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        with self._row, show_errors(self.error, self.show_idle):
+            try:
+                await work()
+            finally:
+                self._on_end()
+
+    def _stopped(self) -> None:
+        self.cancel()
+        self.show_idle("Stopped.")
+
+
+_FIT = """() => {
+    const plot = getElement(%d);
+    if (plot?.Plotly && plot.$el._fullLayout && plot.$el.offsetParent) plot.Plotly.Plots.resize(plot.$el);
+}"""
+"""Fits a figure to the room there is, unless it is hidden: to fit one that is not displayed is an error in plotly."""
+
+
+class Drawing:
+    """A figure that is as wide as there is room, or nothing."""
+
+    def __init__(self) -> None:
+        self._outer = ui.element("div").classes("cp-figure")
+        self._outer.props["role"] = "img"
+        self._plot: ui.plotly | None = None
+
+    def show(self, figure: Figure) -> None:
+        """Draw a figure instead of what is drawn."""
+        set_name(self._outer, description_of(figure))
+        if self._plot is None:
+            with self._outer:
+                self._plot = ui.plotly(figure).classes("cp-figure")
+                ui.element("q-resize-observer").on("resize", js_handler=_FIT % self._plot.id)
+        else:
+            self._plot.update_figure(figure)
+
+    def relayout(self, changes: dict[str, Any]) -> None:
+        """Change a little of the layout, without drawing all again."""
+        if self._plot is not None:
+            self._plot.run_plot_method("relayout", changes)
+
+    def clear(self) -> None:
+        """Draw nothing."""
+        self._outer.clear()
+        self._plot = None

@@ -1,0 +1,482 @@
+"""The controls of the page: which row, its values, what may become of each feature, and what is requested."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any
+
+import pandas as pd
+from nicegui import background_tasks, ui
+
+from counterpath.data.axes import NumberAxis
+from counterpath.data.constraints import DOWN, UP, is_interval
+from counterpath.data.schema import KINDS, Feature
+from counterpath.explainer.explainer import Explainer
+from counterpath.explainer.request import OTHER, Request
+from counterpath.explanation import wording
+from counterpath.explorer import elements, state
+from counterpath.explorer.loading import LoadedModel
+from counterpath.explorer.state import BOTH, MOST_MATCHES, FeatureConstraint, RowTable
+from counterpath.search.methods import NEAREST, method_names, resolve_method
+from counterpath.utils.errors import CounterpathError
+
+METHOD_DESCRIPTIONS = {
+    "geodesic": "the cheapest realistic way through the whole data, then relaxed",
+    "rsgd": "downhill in the latent space; leaving the data is expensive",
+    "rsgd-c": "the same, in the terms in which the classifier sees rows",
+    "sgd": "plain descent in the latent space; may leave the data",
+    "flow": "plain descent in the latent space of a normalizing flow",
+    "wachter": "plain descent on the values themselves; ignores the data",
+    "ambient": "descent on the values, as the classifier sees them",
+    "face": "from one training row to the next, until one is accepted",
+    NEAREST: "straight to the nearest training row that is accepted",
+}
+"""What each method does, for people who choose one."""
+_DIRECTIONS = {BOTH: "up or down", UP: "only up", DOWN: "only down"}
+_TYPING_PAUSE = 0.2
+"""Seconds without a keystroke after which edited values are predicted: not after every digit, and without a wait."""
+
+
+def available_methods(explainer: Explainer) -> list[str]:
+    """The methods for which all that they need was fitted, the explainer's own first."""
+    names = dict.fromkeys([resolve_method(explainer.method).name, *METHOD_DESCRIPTIONS, *method_names()])
+    return [name for name in names if explainer.can_search(name)]
+
+
+def default_target(explainer: Explainer) -> Any:
+    """The class that people probably want: of two the second, as in labels 0 and 1; else any but the present one."""
+    return explainer.classes_[1] if len(explainer.classes_) == 2 else OTHER
+
+
+def as_integer(value: Any) -> Any:
+    """A whole number as an integer, for a field gives all as floats; anything else as it is."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+class TargetFields:
+    """The fields that every request has: the class, its confidence and the method. They go into the current row.
+
+    Args:
+        explainer: The model.
+        on_target: Called when another class is chosen.
+        on_method: Called when another method is chosen.
+    """
+
+    def __init__(
+        self,
+        explainer: Explainer,
+        on_target: Callable[[], None] | None = None,
+        on_method: Callable[[], None] | None = None,
+    ) -> None:
+        classes = {label: wording.value(label) for label in explainer.classes_}
+        classes |= {} if OTHER in classes else {OTHER: "any other class"}
+        target = default_target(explainer)
+        self.target = ui.select(classes, label="Wanted decision", value=target, on_change=on_target)
+        self.confidence = ui.number("Confidence", value=0.5, step=0.05)
+        methods = available_methods(explainer)
+        self.method = ui.select(methods, label="Method", value=methods[0], on_change=on_method)
+
+    def request(self, **more: Any) -> Request:
+        """The request that the fields make with further arguments."""
+        return Request(
+            target_class=self.target.value, confidence=self.confidence.value, method=str(self.method.value), **more
+        )
+
+
+class RequestForm:
+    """What is requested for one row, beside the constraints of its features.
+
+    Args:
+        explainer: The model.
+
+    Attributes:
+        fields: The fields that requests for many rows have, too.
+    """
+
+    def __init__(self, explainer: Explainer) -> None:
+        with ui.element("div").classes("cp-fields"):
+            self.fields = TargetFields(explainer, on_method=self._describe_method)
+            self.fields.confidence.props["hint"] = "the least probability"
+            self._plans = ui.number("Plans", value=3, step=1)
+            self._plans.props["hint"] = "at most"
+            self._max_changes = ui.number("Most changes", step=1)
+            self._max_changes.props["hint"] = "empty: any number"
+        self._description = elements.text("p", "", "cp-soft")
+        self._describe_method()
+
+    def request(self, **constraints: Any) -> Request:
+        """The request that the controls make.
+
+        Args:
+            constraints: What `state.request_arguments` gives.
+
+        Raises:
+            InputError: The number of plans is none.
+        """
+        plans, max_changes = as_integer(self._plans.value), as_integer(self._max_changes.value)
+        return self.fields.request(plans=plans, max_changes=max_changes, **constraints)
+
+    def allow_any_changes(self) -> None:
+        """Let as many features change as needed."""
+        self._max_changes.set_value(None)
+
+    def _describe_method(self) -> None:
+        name = str(self.fields.method.value)
+        self._description.set_text(f"{name}: {METHOD_DESCRIPTIONS.get(name, 'a method of your own')}.")
+
+
+class RowPicker:
+    """The controls that choose a row of the table.
+
+    Args:
+        rows: The rows to choose from.
+        on_pick: Called with the position of the row that was picked.
+        target_class: Gives the class that is wanted now: rows with another prediction are rejected.
+    """
+
+    def __init__(self, rows: RowTable, on_pick: Callable[[int], None], target_class: Callable[[], Any]) -> None:
+        self._rows, self._on_pick, self._target_class = rows, on_pick, target_class
+        self._random = Random()
+        self._index, self._label = -1, ""
+        self._query = ui.input("Search people", on_change=self._search).props("dense outlined clearable debounce=150")
+        self._query.props["hint"] = "values, or name=value; several words narrow it down"
+        elements.set_name(self._query, "Search people by their values")
+        self._matches = ui.element("div").classes("cp-matches")
+        self._matches.props["role"] = "list"
+        elements.set_name(self._matches, "People found")
+        self._matches.set_visibility(False)
+        with ui.element("div").classes("cp-row"):
+            elements.button("Random", lambda: self.pick(self._random.randrange(len(rows))))
+            elements.button("Next rejected", self._pick_next_rejected)
+        self._picked = elements.text("p", "", "cp-soft")
+        self._picked.props["aria-live"] = "polite"
+
+    def pick(self, index: int) -> None:
+        """Take the row at a position."""
+        self._index, self._label = index, self._rows.label(index)
+        self._matches.set_visibility(False)
+        self._picked.set_text(f"Row {self._label}, one of {len(self._rows):,} people, as in the table.")
+        self._on_pick(index)
+
+    def pick_first_rejected(self) -> None:
+        """Take the first row that the model rejects, or else the first one."""
+        self.pick(self._rows.next_rejected(-1, self._target_class()) or 0)
+
+    def show_other_table(self, label: str) -> None:
+        """Say that the row comes from another table."""
+        self._label = label
+        self._picked.set_text(f"Row {label}, opened from a group.")
+
+    def show_edited(self) -> None:
+        """Say that the row on the page is no longer the one in the table."""
+        self._picked.set_text(f"Row {self._label}, with values that you have edited.")
+
+    def _search(self) -> None:
+        query = (self._query.value or "").strip()
+        self._matches.clear()
+        self._matches.set_visibility(bool(query))
+        if not query:
+            return
+        found = self._rows.search(query)
+        with self._matches:
+            for index in found:
+                self._add_match(index)
+            if not found:
+                ui.label("Nobody has that; try fewer words, or age=40.").classes("cp-soft")
+            if len(found) == MOST_MATCHES:
+                ui.label(f"The first {MOST_MATCHES} are shown; more words narrow it down.").classes("cp-soft")
+
+    def _add_match(self, index: int) -> None:
+        predicted = self._rows.predicted[index]
+        says = "a value unknown to the model" if predicted is None else f"the model says {wording.value(predicted)}"
+        with ui.item(on_click=lambda: self.pick(index)).props("dense role=listitem"), ui.item_section():
+            ui.item_label(f"Row {self._rows.label(index)}: {says}")
+            ui.item_label(self._rows.summary(index)).props("caption")
+
+    def _pick_next_rejected(self) -> None:
+        index = self._rows.next_rejected(self._index, self._target_class())
+        if index is None:
+            ui.notify("The model rejects nobody in this table.")
+        else:
+            self.pick(index)
+
+
+class Prediction:
+    """What the model decides, and how probable it finds each class."""
+
+    def __init__(self) -> None:
+        with ui.element("div").classes("cp-decision") as outer:
+            outer.props["role"] = "status"
+            elements.set_name(outer, "Decision of the model")
+            self._verdict = elements.text("div", "…", "cp-verdict")
+            self._bars = ui.element("div").classes("cp-stack")
+        self._error = elements.error_label()
+
+    def show(self, probabilities: Mapping[Any, float]) -> None:
+        """Show the probability of each class; the greatest decides."""
+        best = max(probabilities, key=lambda label: probabilities[label])
+        self._error.set_text("")
+        self._verdict.set_text(f"The model says {wording.value(best)} ({wording.probability(probabilities[best])})")
+        self._bars.clear()
+        with self._bars:
+            for label, probability in probabilities.items():
+                with ui.element("div").classes("cp-bar"):
+                    ui.label(wording.value(label))
+                    with ui.element("div").classes("cp-track"):
+                        ui.element("div").classes("cp-fill").style(f"width: {100 * probability:.1f}%")
+                    ui.label(wording.probability(probability))
+
+    def show_error(self, reason: str) -> None:
+        """Say why there is no prediction."""
+        self._verdict.set_text("No decision")
+        self._bars.clear()
+        self._error.set_text(reason)
+
+
+class FeatureCard:
+    """The controls of one feature.
+
+    Args:
+        explainer: Knows what is legal.
+        feature: The feature.
+        on_value: Called when the value was edited.
+        on_constraint: Called when what may become of it was.
+    """
+
+    def __init__(
+        self, explainer: Explainer, feature: Feature, on_value: Callable[[], None], on_constraint: Callable[[], None]
+    ) -> None:
+        self._feature, self._explainer, self._on_value, self._on_constraint = (
+            feature,
+            explainer,
+            on_value,
+            on_constraint,
+        )
+        self.constraint = FeatureConstraint()
+        index = explainer.schema_.index(feature.name)
+        self._axis = explainer.encoder_.axes[index]
+        known = [feature.categories[code] for code in explainer.encoder_.seen[index]]
+        self._categories = {category: wording.value(category) for category in known}
+        self._has_ends = isinstance(self._axis, NumberAxis) or is_interval(feature)
+        self._silent = False
+        with ui.element("article").classes("cp-card") as self._card:
+            elements.set_name(self._card, f"Feature {feature.name}")
+            elements.set_class(self._card, "cp-fixed", feature.immutable)
+            self._build()
+
+    @property
+    def value(self) -> Any:
+        """The value as it stands in the field."""
+        return as_integer(self._value.value)
+
+    def show_value(self, value: Any) -> None:
+        """Put a value into its field, without calling back."""
+        self._silent = True
+        if isinstance(self._value, ui.select):
+            self._value.set_options({**self._categories, value: wording.value(value)})
+        self._value.set_value(value)
+        self._silent = False
+
+    def show_constraint(self, constraint: FeatureConstraint) -> None:
+        """Put a constraint into its controls, without calling back."""
+        self._silent = True
+        self.constraint = constraint
+        self._lock.set_value(constraint.locked)
+        self._direction.set_value(constraint.direction)
+        self._cost.set_value(constraint.cost)
+        if self._has_ends:
+            self._low.set_value(constraint.low)
+            self._high.set_value(constraint.high)
+        else:
+            self._allowed.set_value(list(constraint.allowed))
+        self._summarize()
+        self._silent = False
+
+    def check_value(self, label: Any) -> bool:
+        """Whether the value can be one of this feature; what is wrong with it is written beside it."""
+        error = state.value_error(self._feature, self.value, label)
+        self._value_error.set_text(error)
+        return not error
+
+    def check_constraint(self, row: pd.DataFrame | None) -> bool:
+        """Whether the constraint can be; what is wrong with it is written beside it.
+
+        Args:
+            row: The whole row, if it can be used: it must keep its own constraints.
+        """
+        error = state.constraint_error(self._explainer, self._feature, self.constraint, row)
+        self._constraint_error.set_text(error)
+        return not error
+
+    def _build(self) -> None:
+        feature = self._feature
+        with ui.element("div").classes("cp-card-head"):
+            elements.text("h3", feature.name)
+            if feature.immutable:
+                elements.text("span", "cannot change", "cp-badge")
+            self._lock = ui.switch("Lock", value=feature.immutable, on_change=self._constrained).props("dense")
+            self._lock.set_enabled(not feature.immutable)
+            elements.set_name(self._lock, f"Lock {feature.name}")
+        self._value = self._value_field()
+        elements.set_name(self._value, f"Value of {feature.name}")
+        self._value_error = elements.error_label()
+        if not feature.immutable:
+            with ui.expansion("Limits: none").props("dense dense-toggle") as self._more:
+                self._build_constraint()
+        self._constraint_error = elements.error_label()
+
+    def _build_constraint(self) -> None:
+        with ui.element("div").classes("cp-fields"):
+            self._direction = ui.select(_DIRECTIONS, label="Direction", value=BOTH, on_change=self._constrained)
+            if KINDS[self._feature.kind].one_hot:
+                self._direction.disable()
+                self._direction.props["hint"] = "its values have no order"
+            self._cost = ui.number("Cost of change", value=1, min=0, step=0.5, on_change=self._constrained)
+            self._cost.props["hint"] = "1 is usual"
+            if self._has_ends:
+                self._low, self._high = (self._end_field(label) for label in ("At least", "At most"))
+        if not self._has_ends:
+            self._allowed = ui.select(
+                self._categories, label="Allowed values", multiple=True, on_change=self._constrained
+            )
+            self._allowed.classes("cp-full").props["hint"] = "none chosen: all are"
+
+    def _end_field(self, label: str) -> ui.number | ui.select:
+        if isinstance(self._axis, NumberAxis):
+            return ui.number(label, on_change=self._constrained)
+        return ui.select(self._categories, label=label, clearable=True, on_change=self._constrained)
+
+    def _value_field(self) -> ui.number | ui.select:
+        axis = self._axis
+        if not isinstance(axis, NumberAxis):
+            return ui.select(self._categories, on_change=self._edited).props("dense options-dense")
+        field = ui.number(on_change=self._edited).props("dense")
+        field.props["step"] = 1 if axis.whole else "any"
+        field.props["hint"] = f"{wording.value(axis.lower)} to {wording.value(axis.upper)} is usual"
+        return field
+
+    def _edited(self) -> None:
+        if not self._silent:
+            self._on_value()
+
+    def _constrained(self) -> None:
+        if self._silent:
+            return
+        self.constraint = FeatureConstraint(
+            locked=bool(self._lock.value),
+            direction=str(self._direction.value),
+            low=as_integer(self._low.value) if self._has_ends else None,
+            high=as_integer(self._high.value) if self._has_ends else None,
+            allowed=() if self._has_ends else tuple(self._allowed.value),
+            cost=as_integer(self._cost.value),
+        )
+        self._summarize()
+        self._on_constraint()
+
+    def _summarize(self) -> None:
+        summary = self.constraint.summary(self._feature)
+        self._more.set_text(f"Limits: {summary or 'none'}")
+        elements.set_class(self._card, "cp-limited", bool(summary))
+
+
+class RowForm:
+    """The sections Person and Features.
+
+    Args:
+        model: The model, and the rows to choose from.
+        target_class: Gives the class that is wanted now.
+        on_other_row: Called when another row is on the page.
+        on_edit: Called when a value was edited, or a constraint.
+    """
+
+    def __init__(
+        self,
+        model: LoadedModel,
+        target_class: Callable[[], Any],
+        on_other_row: Callable[[], None],
+        on_edit: Callable[[], None],
+    ) -> None:
+        self._model, self._on_other_row, self._on_edit = model, on_other_row, on_edit
+        self._label: Any = ""
+        self._task: asyncio.Task[Any] | None = None
+        with elements.section("person", "Person", "Pick somebody, then change any value below."):
+            self.picker = RowPicker(model.rows, self._picked, target_class)
+            self._prediction = Prediction()
+        lead = "Values can be edited. Lock what must stay; set limits to what may change."
+        with elements.section("features", "Features", lead):
+            self._cards = {
+                feature.name: FeatureCard(model.explainer, feature, self._edited, self._constrained)
+                for feature in model.explainer.schema_
+            }
+        ui.context.client.on_delete(self._cancel)
+
+    @property
+    def constraints(self) -> dict[str, FeatureConstraint]:
+        """What may become of each feature."""
+        return {name: card.constraint for name, card in self._cards.items()}
+
+    def constrain(self, name: str, constraint: FeatureConstraint) -> None:
+        """Put another constraint on a feature."""
+        self._cards[name].show_constraint(constraint)
+
+    def open(self, row: pd.DataFrame) -> None:
+        """Show a row that need not be one of those to choose from: one row, under its label."""
+        label = row.index.tolist()[0]
+        self.picker.show_other_table(wording.value(label))
+        self._show(label, {str(name): row[name].tolist()[0] for name in row})
+
+    def checked_row(self) -> pd.DataFrame | None:
+        """The row, if its values and constraints can be, and it keeps these; else what cannot be is marked."""
+        row = self._row()
+        known = row is not None and bool(self._model.explainer.encoder_.known(row).all())
+        kept = [card.check_constraint(row if known else None) for card in self._cards.values()]
+        return row if all(kept) else None
+
+    def _row(self) -> pd.DataFrame | None:
+        """The row, if its values can be; else those that cannot are marked."""
+        right = [card.check_value(self._label) for card in self._cards.values()]
+        if not all(right):
+            return None
+        values = {name: card.value for name, card in self._cards.items()}
+        return state.single_row(self._model.explainer, values, self._label)
+
+    def _picked(self, index: int) -> None:
+        self._show(self._model.rows.label(index), self._model.rows.values(index))
+
+    def _show(self, label: Any, values: Mapping[str, Any]) -> None:
+        self._label = label
+        for name, value in values.items():
+            self._cards[name].show_value(value)
+        self._on_other_row()
+        self._predict_after(0)
+
+    def _edited(self) -> None:
+        self.picker.show_edited()
+        self._on_edit()
+        self._predict_after(_TYPING_PAUSE)
+
+    def _constrained(self) -> None:
+        self._on_edit()
+        self.checked_row()
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def _predict_after(self, pause: float) -> None:
+        self._cancel()
+        self._task = background_tasks.create(self._predict(pause), name="predict")
+
+    async def _predict(self, pause: float) -> None:
+        await asyncio.sleep(pause)
+        self.checked_row()  # a range may be wrong for other values
+        row = self._row()
+        if row is None:
+            self._prediction.show_error("A value cannot be; it is marked in red.")
+            return
+        try:
+            probabilities = await self._model.predict_proba(row)
+        except CounterpathError as error:
+            self._prediction.show_error(str(error))
+        else:
+            self._prediction.show(probabilities)

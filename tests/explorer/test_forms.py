@@ -1,0 +1,19 @@
+"""What the forms offer and read, without a browser."""
+
+import counterpath as cp
+from counterpath.explainer.request import OTHER
+from counterpath.explorer.forms import METHOD_DESCRIPTIONS, as_integer, available_methods, default_target
+from counterpath.search.methods import method_names
+
+
+def test_every_method_is_described_and_those_that_are_fitted_are_offered(explainer: cp.Explainer) -> None:
+    assert set(METHOD_DESCRIPTIONS) == set(method_names())
+    methods = available_methods(explainer)
+    assert methods[0] == explainer.method
+    assert set(methods) == set(METHOD_DESCRIPTIONS) - {"flow"}, "which was not fitted"
+    assert default_target(explainer) == OTHER
+
+
+def test_whole_numbers_of_fields_are_integers() -> None:
+    assert [as_integer(value) for value in (900.0, 2.5, None, "A")] == [900, 2.5, None, "A"]
+    assert isinstance(as_integer(900.0), int)

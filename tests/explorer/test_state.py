@@ -1,0 +1,129 @@
+"""Rows to choose from, constraints of features, and plans, as the page shows them."""
+
+import pandas as pd
+import pytest
+
+import counterpath as cp
+from counterpath.explainer.request import OTHER
+from counterpath.explanation import StatusCode
+from counterpath.explorer.state import (
+    FeatureConstraint,
+    RowTable,
+    constraint_error,
+    plans_of,
+    request_arguments,
+    side_by_side,
+    single_row,
+    value_error,
+)
+from counterpath.utils.errors import InputError
+from tests.tables import features
+
+
+@pytest.fixture(scope="module")
+def rows(explainer: cp.Explainer, people: pd.DataFrame) -> RowTable:
+    return RowTable.from_table(explainer, people.head(30))
+
+
+def test_rows_are_searched_by_all_words_and_by_name(rows: RowTable, people: pd.DataFrame) -> None:
+    (index,) = rows.search("row=p7 ")
+    assert rows.label(index) == "p7"
+    assert rows.values(index) == features(people).iloc[7].to_dict()
+    city = people["city"].iloc[0]
+    found = rows.search(f"city={city} sex=f", limit=99)
+    expected = (people["city"] == city) & people["sex"].str.startswith("F")
+    assert found == [index for index in range(30) if expected.iloc[index]]
+    assert len(rows.search("e", limit=4)) == 4
+
+
+def test_the_next_rejected_row_goes_round_and_leaves_out_unknown_categories(
+    explainer: cp.Explainer, people: pd.DataFrame
+) -> None:
+    frame = features(people).head(6).astype({"city": object})
+    frame.loc["p3", "city"] = "Atlantis"
+    rows = RowTable.from_table(explainer, frame)
+    assert rows.predicted[3] is None
+    assert rows.rejected(OTHER) == [0, 1, 2, 4, 5]
+    assert [rows.next_rejected(index, OTHER) for index in (-1, 2, 5)] == [0, 4, 0]
+    target = rows.predicted[0]
+    assert rows.next_rejected(-1, target) != 0
+    accepted = RowTable(rows.frame, (target,) * 6, rows.texts)
+    assert accepted.next_rejected(2, target) is None
+
+
+def test_an_empty_table_is_refused(explainer: cp.Explainer, people: pd.DataFrame) -> None:
+    with pytest.raises(InputError, match="nobody to pick"):
+        RowTable.from_table(explainer, people.head(0))
+
+
+def test_a_single_row_has_the_dtypes_of_the_training_table(explainer: cp.Explainer, people: pd.DataFrame) -> None:
+    row = features(people).iloc[[4]]
+    pd.testing.assert_frame_equal(single_row(explainer, row.iloc[0].to_dict(), "p4"), row, check_names=False)
+
+
+def test_constraints_become_arguments_of_a_request(explainer: cp.Explainer) -> None:
+    constraints = {
+        "city": FeatureConstraint(allowed=("A", "B")),
+        "size": FeatureConstraint(low="small", high="large"),
+        "children": FeatureConstraint(locked=True, cost=2),
+        "debt": FeatureConstraint(direction="down", high=900),
+        "score": FeatureConstraint(),
+    }
+    assert request_arguments(explainer.schema_, constraints) == {
+        "lock": ("children",),
+        "directions": {"debt": "down"},
+        "ranges": {"city": ("A", "B"), "size": ("small", "large"), "debt": (None, 900)},
+        "feature_costs": {"children": 2},
+    }
+    summaries = {name: constraint.summary(explainer.schema_[name]) for name, constraint in constraints.items()}
+    assert summaries["debt"] == "only down, –900"
+    assert summaries["children"] == "locked, cost 2"
+    assert summaries["score"] == ""
+
+
+def test_errors_of_values_and_constraints_are_named(explainer: cp.Explainer, people: pd.DataFrame) -> None:
+    schema, row = explainer.schema_, features(people).head(1)
+    assert "2.5 is not a whole number" in value_error(schema["children"], 2.5, "p0")
+    assert value_error(schema["children"], 2, "p0") == ""
+    assert "missing" in value_error(schema["score"], None, "p0")
+    free = FeatureConstraint(cost=None)
+    assert "expected a positive number" in constraint_error(explainer, schema["score"], free, row)
+    beyond = FeatureConstraint(low=float(row["score"].iloc[0]) + 1)
+    assert "outside the range" in constraint_error(explainer, schema["score"], beyond, row)
+    assert constraint_error(explainer, schema["score"], beyond, None) == ""
+
+
+def test_plans_have_the_binding_constraints_of_the_explanation(explainer: cp.Explainer, people: pd.DataFrame) -> None:
+    row = features(people).head(1)
+    result = explainer.explain(row, lock=["debt", "score"], confidence=0.97, max_changes=1)
+    (plan,) = plans_of(result)
+    assert plan.binding
+    assert [constraint.to_json() for constraint in plan.binding] == result.status["binding"].iloc[0]
+    assert {constraint.kind for constraint in plan.binding} <= {"lock", "max_changes"}
+    assert plan.row.binding == "; ".join(map(str, plan.binding))
+
+
+def test_plans_say_what_their_explanation_does(explainer: cp.Explainer, people: pd.DataFrame) -> None:
+    result = explainer.explain(features(people).head(1), plans=2)
+    plans = plans_of(result)
+    assert [plan.number for plan in plans] == [1, 2]
+    for plan in plans:
+        own = result.plan(plan.number)
+        assert plan.row.sentence == own.sentences.iloc[0]
+        assert [change.feature for change in plan.row.changes] == own.changes["feature"].tolist()
+        assert len(plan.milestones) == len(own.milestones("p0"))
+        assert all(plan.probabilities)
+    rows = side_by_side(plans)
+    assert all(len(row) == 3 for row in rows)
+    assert {row[0] for row in rows[4:]} == {change.feature for plan in plans for change in plan.row.changes}
+
+
+def test_a_row_that_needs_or_has_no_plan_has_one_that_says_so(explainer: cp.Explainer, people: pd.DataFrame) -> None:
+    row = features(people).head(1)
+    (already,) = plans_of(explainer.explain(row, explainer.predict(row).iloc[0], plans=3))
+    assert already.row.status is StatusCode.ALREADY
+    stranger = row.astype({"city": object}).assign(city="Atlantis")
+    (unknown,) = plans_of(explainer.explain(stranger, plans=2))
+    assert unknown.row.status is StatusCode.UNKNOWN_CATEGORY
+    assert len(unknown.milestones) == 0
+    assert unknown.steps == []
