@@ -14,6 +14,7 @@ from counterpath.cli import app, batch, bench, demo, evaluate, explain, fit, rep
 from counterpath.cli.output import fail, say
 from counterpath.utils.errors import CounterpathError
 
+# 0 to 2 as every program has them, 130 as a shell says it of Ctrl-C; what lies between is ours.
 EXIT_CODES = {
     0: "done; every row has its counterfactual, or had the decision from the start",
     1: "something unexpected happened, in Counterpath or in your model",

@@ -68,9 +68,7 @@ def select_positions(result: Explanation, positions: Sequence[int]) -> Explanati
 
 def groups_of(result: Explanation, by: str) -> pd.Series:
     """The group of each row by a column, as `Explanation.summary` makes them."""
-    changed = result.changed[list(result.schema.names)]
-    rows = summary.cases(result.status, result.measures(), changed, result.paths, result.plans)
-    return summary.group_keys(rows, result.factuals, by)[0]
+    return summary.group_keys(result, by)[0]
 
 
 def key_numbers(summary: pd.DataFrame) -> dict[str, str]:

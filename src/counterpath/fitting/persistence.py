@@ -340,7 +340,7 @@ _CLOSE = 1e-4  # of probability: what other hardware or versions of a library ma
 
 
 def pack(models: FittedModels) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Everything that was fitted, as JSON and tensors. A user's own models and methods are qualified_name, not stored."""
+    """Everything that was fitted, as JSON and tensors. A user's own models and methods are not stored."""
     explained, generator = models.explained, models.generator
     tensors = {"rows": models.rows, "held_out": models.held_out, "probabilities": models.probabilities}
     precision = generator.precision
@@ -498,8 +498,8 @@ def _insist_same(models: FittedModels, model: Any) -> None:
     probe, expected = models.explained.predict_proba(models.rows[:_PROBES]), models.probabilities[:_PROBES]
     if probe.shape != expected.shape or bool(((probe - expected).abs() > _CLOSE).any()):
         raise InputError(
-            f"the given model ({qualified_name(model)}) answers otherwise than {models.explained.name}, for which this explainer "
-            "was fitted: give that model, or fit an explainer for this one"
+            f"the given model ({qualified_name(model)}) predicts otherwise than {models.explained.name}, for which "
+            "this explainer was fitted: give that model, or fit an explainer for this one"
         )
 
 

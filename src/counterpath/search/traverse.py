@@ -7,7 +7,7 @@ row. `sweep` searches more rows than fit into memory, chunk after chunk.
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
-from enum import IntEnum
+from enum import IntEnum, auto
 from typing import Any
 
 import torch
@@ -82,11 +82,11 @@ _OWN_MODULES = ("counterpath.geometry.metric", "counterpath.search.step", __name
 class StopReason(IntEnum):
     """Why the search of a row ended; `text` says it in a sentence."""
 
-    CONFIDENCE_REACHED = 0
-    ALL_STEPS_TAKEN = 1
-    NO_WAY_DOWN = 2
-    NOT_FINITE = 3
-    OUT_OF_TIME = 4
+    CONFIDENCE_REACHED = 0  # the others count on from here; a tensor holds one number for each row
+    ALL_STEPS_TAKEN = auto()
+    NO_WAY_DOWN = auto()
+    NOT_FINITE = auto()
+    OUT_OF_TIME = auto()
 
     @property
     def text(self) -> str:
