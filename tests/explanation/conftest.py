@@ -76,14 +76,14 @@ def make_paths(
                 for name in SCHEMA.names
             ]
             before, after = outcome["probability_before"].iloc[row], outcome["probability_after"].iloc[row]
-            told = [
+            measured = [
                 before + share * (after - before),
                 0.1 + 0.05 * share**2,
                 1.3 * share,
                 row - 2 + share,
                 share**2 - 1,
             ]
-            rows.append([row, step, *values, *told])
+            rows.append([row, step, *values, *measured])
     return pd.DataFrame(rows, columns=path_columns(SCHEMA.names)).astype({"age": "int64"})
 
 
@@ -134,7 +134,8 @@ def make(target: Any = 1, keep: str = "all", labels: Any = LABELS, **other: Any)
         "changed": factuals.ne(counterfactuals),
         "paths": _kept(paths, factuals, keep),
         "schema": SCHEMA,
-        "request": {"method": "rsgd-c", "target_class": target, "confidence": 0.5, "seed": np.int64(0)} | _said(keep),
+        "request": {"method": "rsgd-c", "target_class": target, "confidence": 0.5, "seed": np.int64(0)}
+        | _requested(keep),
         "landscape": make_landscape(),
         "note": "2 of 5 latent dimensions (principal components, 71 % of the variance)",
         "compute_measures": lambda: measures,
@@ -149,7 +150,7 @@ def _kept(paths: pd.DataFrame, factuals: pd.DataFrame, keep: str) -> pd.DataFram
     return paths if keep == "all" else paths.iloc[:0]
 
 
-def _said(keep: str) -> dict[str, str]:
+def _requested(keep: str) -> dict[str, str]:
     """Requests from before it could be said are like those for all."""
     return {} if keep == "all" else {"paths": keep}
 
@@ -197,7 +198,7 @@ def make_plans(plans: int = 3, labels: Any = LABELS, keep: str = "all", **other:
         "outcome": outcome,
         "changed": changed & ~missing[:, None],
         "paths": _kept(paths, factuals, keep),
-        "request": one.request | {"plans": plans} | _said(keep),
+        "request": one.request | {"plans": plans} | _requested(keep),
         "compute_measures": lambda: measures,
     }
     return make(**(fields | other))

@@ -279,7 +279,7 @@ def test_levels_of_an_index_have_names_of_their_own_in_a_file(names: list, colum
     assert index_labels(pd.DataFrame(0, index=index, columns=columns)) == labels
 
 
-def test_a_feature_called_plan_is_told_from_the_plan(tmp_path: Path) -> None:
+def test_a_feature_called_plan_is_not_taken_for_the_number_of_the_plan(tmp_path: Path) -> None:
     names = ("factuals", "counterfactuals", "changed")
     for made, called in ((make(), "plan"), (make_plans(), "feature_plan")):
         tables = {name: getattr(made, name).rename(columns={"age": "plan"}) for name in names}

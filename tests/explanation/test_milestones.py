@@ -44,8 +44,8 @@ def points(**columns: Any) -> pd.DataFrame:
 
 def as_path(features: pd.DataFrame) -> pd.DataFrame:
     count = len(features)
-    told = {name: np.linspace(0, 1, count) for name in ("probability", "uncertainty", "length", "map_x", "map_y")}
-    return pd.concat([pd.DataFrame({"step": range(count)}), features, pd.DataFrame(told)], axis=1)
+    rest = {name: np.linspace(0, 1, count) for name in ("probability", "uncertainty", "length", "map_x", "map_y")}
+    return pd.concat([pd.DataFrame({"step": range(count)}), features, pd.DataFrame(rest)], axis=1)
 
 
 def steps(features: pd.DataFrame) -> tuple[Step, ...]:
@@ -67,24 +67,24 @@ PATHS = st.integers(1, 12).flatmap(
 
 @given(PATHS, st.integers(2, 7))
 def test_milestones_are_a_few_points_of_the_path_in_its_order_from_end_to_end(path: pd.DataFrame, most: int) -> None:
-    places = choose_points(path, SCHEMA, NUMBERS, most)
-    assert places[0] == 0
-    assert places[-1] == len(path) - 1
-    assert all(before < after for before, after in pairwise(places))
-    assert len(places) <= most
+    positions = choose_points(path, SCHEMA, NUMBERS, most)
+    assert positions[0] == 0
+    assert positions[-1] == len(path) - 1
+    assert all(before < after for before, after in pairwise(positions))
+    assert len(positions) <= most
     table = list_milestones(as_path(path), SCHEMA, NUMBERS, most)
-    pd.testing.assert_frame_equal(table.drop(columns="changes"), as_path(path).iloc[places].reset_index(drop=True))
+    pd.testing.assert_frame_equal(table.drop(columns="changes"), as_path(path).iloc[positions].reset_index(drop=True))
 
 
 @given(PATHS)
-def test_every_change_is_told_and_texts_join_up(path: pd.DataFrame) -> None:
+def test_every_change_is_described_and_texts_join_up(path: pd.DataFrame) -> None:
     texts = describe_changes(path, SCHEMA.names, NUMBERS)
     assert texts[0] == ""
     now: dict[str, str] = {}
-    for place, text in enumerate(texts[1:], start=1):
+    for position, text in enumerate(texts[1:], start=1):
         changes = dict(entry.split(": ") for entry in text.split("; ")) if text else {}
         for name in ("hours", "job", "education"):
-            assert (name in changes) == (path[name].iloc[place] != path[name].iloc[place - 1])
+            assert (name in changes) == (path[name].iloc[position] != path[name].iloc[position - 1])
         for name, change in changes.items():
             old, new = change.split(" → ")
             assert old != new
@@ -93,7 +93,7 @@ def test_every_change_is_told_and_texts_join_up(path: pd.DataFrame) -> None:
 
 
 @given(PATHS)
-def test_who_may_have_more_milestones_never_gets_fewer(path: pd.DataFrame) -> None:
+def test_where_more_milestones_are_allowed_there_are_never_fewer(path: pd.DataFrame) -> None:
     counts = [len(choose_points(path, SCHEMA, NUMBERS, most)) for most in range(2, 7)]
     assert counts == sorted(counts)
 
@@ -166,7 +166,7 @@ def test_a_path_of_one_point_has_one_milestone(explanation: Explanation) -> None
     assert row["age"] == 50
 
 
-def test_milestones_do_not_depend_on_who_else_was_asked_about(explanation: Explanation) -> None:
+def test_milestones_do_not_depend_on_other_rows(explanation: Explanation) -> None:
     for label in ("ann", "cem", "dee"):
         alone = explanation.select(label).milestones(label)
         pd.testing.assert_frame_equal(alone, explanation.milestones(label))
@@ -217,7 +217,9 @@ def test_the_milestones_of_many_paths_are_those_of_each() -> None:
     paths = []
     for count in (1, 2, 9, 30):
         columns = {name: random.integers(0, 3, count) for name in ("hours", "pay", "job", "education")}
-        names = {name: [SCHEMA[name].categories[place] for place in columns[name]] for name in ("job", "education")}
+        names = {
+            name: [SCHEMA[name].categories[position] for position in columns[name]] for name in ("job", "education")
+        }
         paths.append(points(**columns | names))
     whole = several(*paths)
     kept = only_milestones(whole, SCHEMA, NUMBERS)
@@ -233,11 +235,11 @@ def test_no_paths_have_no_milestones() -> None:
 
 
 def test_milestones_that_were_kept_are_not_chosen_again() -> None:
-    places = choose_points(FICKLE, SCHEMA, NUMBERS)
-    kept = FICKLE.iloc[places]
-    assert choose_points(kept, SCHEMA, NUMBERS) != list(range(len(places)))
-    assert choose_points(kept, SCHEMA, NUMBERS, chosen=True) == list(range(len(places)))
-    assert choose_points(kept, SCHEMA, NUMBERS, 2, chosen=True) == [0, len(places) - 1]
+    positions = choose_points(FICKLE, SCHEMA, NUMBERS)
+    kept = FICKLE.iloc[positions]
+    assert choose_points(kept, SCHEMA, NUMBERS) != list(range(len(positions)))
+    assert choose_points(kept, SCHEMA, NUMBERS, chosen=True) == list(range(len(positions)))
+    assert choose_points(kept, SCHEMA, NUMBERS, 2, chosen=True) == [0, len(positions) - 1]
 
 
 @pytest.mark.parametrize("made", [make, make_plans])
@@ -256,8 +258,8 @@ def test_an_explanation_says_the_same_by_its_milestones(made: Any, tmp_path: Pat
     assert again.kept_paths == "milestones"
     pd.testing.assert_frame_equal(again.milestones("ann"), whole.milestones("ann"))
     cards = [result.to_html(tmp_path / "page.html").read_text(encoding="utf-8") for result in (whole, kept)]
-    told = [re.sub("<svg.*?</svg>", "", card[card.index("<article") :], flags=re.DOTALL) for card in cards]
-    assert told[0] == told[1]
+    texts = [re.sub("<svg.*?</svg>", "", card[card.index("<article") :], flags=re.DOTALL) for card in cards]
+    assert texts[0] == texts[1]
 
 
 def test_selected_rows_and_plans_know_what_was_kept() -> None:

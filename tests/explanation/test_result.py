@@ -19,7 +19,7 @@ def test_changes_lists_what_changed_in_original_units(explanation: Explanation) 
     ]
     assert changes["from"].tolist() == [9.0, 40.0, "Non-Married", 40.0, False, 38.5]
     assert changes["to"].tolist() == [11.4, 46.2345678, "Married", 36.0, True, 60.0]
-    assert [changes["change"].iloc[place] for place in (2, 3, 4, 5)] == ["", -4.0, "", 21.5]
+    assert [changes["change"].iloc[position] for position in (2, 3, 4, 5)] == ["", -4.0, "", 21.5]
     assert changes.index.name == "person"
 
 

@@ -9,7 +9,7 @@ from tests.explanation.conftest import LABELS, STATUSES, across, make, make_plan
 from tests.explanation.markup import svg
 
 
-def test_features_are_told_by_how_often_they_change_in_which_direction_and_by_how_much() -> None:
+def test_features_are_listed_by_how_often_they_change_in_which_direction_and_by_how_much() -> None:
     old = pd.DataFrame({"job": ["a", "a", "b", "b"], "pay": [1.0, 2.0, 3.0, 4.0], "age": [1, 2, 3, 4]})
     new = pd.DataFrame({"job": ["b", "b", "c", "b"], "pay": [3.0, 4.0, 3.0, 2.0], "age": [1, 2, 3, 4]})
     job, pay = tally(old, new, old.ne(new), frozenset({"pay", "age"}))
@@ -18,7 +18,7 @@ def test_features_are_told_by_how_often_they_change_in_which_direction_and_by_ho
     assert (job.share, job.up, job.down, job.typical) == (0.75, 0.0, 0.0, "a → b (2 of 3)")
 
 
-def test_nothing_is_told_of_no_rows() -> None:
+def test_no_rows_have_no_tally() -> None:
     nothing = pd.DataFrame({"pay": pd.Series(dtype=float)})
     assert tally(nothing, nothing, nothing.astype(bool), frozenset({"pay"})) == ()
 

@@ -133,7 +133,7 @@ def test_every_row_is_found_under_its_label(names: list[str], plans: int, data: 
     index = plan_index(pd.Index(names), plans)[:: data.draw(st.sampled_from([1, -1]))]
     assert positions(index, index, plans) == list(range(len(index)))
     name = data.draw(st.sampled_from(names))
-    assert [index[place][0] for place in positions(index, name, plans)] == [name] * plans
+    assert [index[at][0] for at in positions(index, name, plans)] == [name] * plans
 
 
 def test_many_labels_are_looked_up_at_once() -> None:
@@ -209,7 +209,7 @@ def test_tables_without_the_plans_of_the_request_are_refused(request_: dict, lab
         make(**tables, request=one.request | request_)
 
 
-def test_one_plan_is_as_if_nobody_had_asked() -> None:
+def test_one_plan_is_as_if_no_plans_were_asked_for() -> None:
     made = make(request=make().request | {"plans": 1})
     assert made.plans == 1
     assert str(made) == str(make())

@@ -196,8 +196,8 @@ def test_values_that_differ_never_look_the_same() -> None:
 
 @given(st.floats(-1e12, 1e12), st.floats(-1e12, 1e12))
 def test_different_numbers_have_different_texts(old: float, new: float) -> None:
-    told = change("x", old, new, ordered=True)
-    assert (told.old == told.new) == (old == new)
+    described = change("x", old, new, ordered=True)
+    assert (described.old == described.new) == (old == new)
 
 
 @pytest.mark.parametrize(
@@ -223,8 +223,8 @@ NONE = dataclasses.replace(ROW, status=StatusCode.NO_OTHER_PLAN, changes=(), p_a
 def person(*rows: StatusCode) -> Person:
     kinds = {StatusCode.FOUND: FOUND, StatusCode.NO_OTHER_PLAN: NONE}
     numbered = (
-        dataclasses.replace(kinds.get(status, FOUND), status=status, plan=place + 1)
-        for place, status in enumerate(rows)
+        dataclasses.replace(kinds.get(status, FOUND), status=status, plan=number)
+        for number, status in enumerate(rows, start=1)
     )
     return Person(tuple(numbered))
 
@@ -235,7 +235,7 @@ def test_rows_are_gathered_by_person() -> None:
 
 
 @pytest.mark.parametrize(
-    ("statuses", "result", "told", "missing"),
+    ("statuses", "result", "shown", "missing"),
     [
         (["found"] * 4, "4 plans found", [1, 2, 3, 4], []),
         (["found", "found", "no_other_plan", "no_other_plan"], "2 of 4 plans found", [1, 2], [3, 4]),
@@ -249,10 +249,10 @@ def test_rows_are_gathered_by_person() -> None:
         (["no_other_plan"], "no other plan", [1], []),
     ],
 )
-def test_only_what_is_news_is_told(statuses: list[str], result: str, told: list[int], missing: list[int]) -> None:
+def test_only_what_is_new_is_shown(statuses: list[str], result: str, shown: list[int], missing: list[int]) -> None:
     made = person(*map(StatusCode, statuses))
     assert made.result == result
-    assert [row.plan for row in made.shown] == told
+    assert [row.plan for row in made.shown] == shown
     assert [row.plan for row in made.missing] == missing
 
 
@@ -297,7 +297,7 @@ def test_a_persons_plans_are_together_in_a_terminal(plans: Explanation) -> None:
     assert missed.endswith("| hours-per-week 38.5 → 60 | in the way: lock: age; up: hours-per-week")
 
 
-def test_nobody_is_cut_in_two_even_if_there_are_more_plans_than_lines() -> None:
+def test_a_person_is_not_cut_in_two_even_if_there_are_more_plans_than_lines() -> None:
     lines = str(make_plans(plans=14)).splitlines()
     assert len(lines) == 1 + 14 + 1
     assert lines[-1] == "… and 4 more"
@@ -320,20 +320,20 @@ def test_the_headline_counts_people_and_plans(plans: Explanation, rows: object, 
 def test_the_headline_says_how_many_plans_cross_a_gap(plans: Explanation) -> None:
     status = plans.status.copy()
     status.loc[[("ann", 2), ("cem", 2)], "status"] = str(StatusCode.CROSSES_GAP)
-    told = "5 plans found for 2 people (2 of them across a gap in the data), 1 no other plan; 1 already, 1 not found"
-    assert told in str(make_plans(status=status))
+    counts = "5 plans found for 2 people (2 of them across a gap in the data), 1 no other plan; 1 already, 1 not found"
+    assert counts in str(make_plans(status=status))
 
 
 def test_sentences_say_which_plan_they_are(plans: Explanation) -> None:
-    told = plans.sentences
-    assert told[("ann", 2)].startswith(
+    sentences = plans.sentences
+    assert sentences[("ann", 2)].startswith(
         "Plan 2 of 3: The model says 0 (probability of 1: 0.17). It would say 1 (0.52) if"
     )
-    assert told[("cem", 3)] == "Plan 3 of 3: No further plan that differs from the ones before was found."
-    assert told[("bob", 1)] == "The model already says 1 (0.83): nothing has to change."
-    assert told[("dee", 1)].startswith("The model says 0 (probability of 1: 0.05). No counterfactual was found")
-    assert told[("dee", 1)].endswith("What stands in the way: lock: age; up: hours-per-week.")
-    assert told[("eva", 1)].startswith("This row is not explained.")
+    assert sentences[("cem", 3)] == "Plan 3 of 3: No further plan that differs from the ones before was found."
+    assert sentences[("bob", 1)] == "The model already says 1 (0.83): nothing has to change."
+    assert sentences[("dee", 1)].startswith("The model says 0 (probability of 1: 0.05). No counterfactual was found")
+    assert sentences[("dee", 1)].endswith("What stands in the way: lock: age; up: hours-per-week.")
+    assert sentences[("eva", 1)].startswith("This row is not explained.")
 
 
 def test_people_with_equal_labels_are_not_mixed_up() -> None:

@@ -27,7 +27,7 @@ def text_of(path: Path) -> str:
 
 
 def check(text: str) -> None:
-    """Every tag is closed, headings go down one level at a time, and every link leads to a place in the page."""
+    """Every tag is closed, headings go down one level at a time, and every link leads to an anchor in the page."""
     checker = Balance()
     checker.feed(text)
     assert checker.open == []
@@ -56,7 +56,7 @@ def test_the_first_page_has_the_headline_the_notice_key_numbers_what_changes_and
     assert list(tmp_path.iterdir()) == [tmp_path / "a.html"]
 
 
-def test_what_changes_most_is_told_in_its_own_units_and_direction(explanation: Explanation, tmp_path: Path) -> None:
+def test_what_changes_most_is_shown_in_its_own_units_and_direction(explanation: Explanation, tmp_path: Path) -> None:
     text = text_of(explanation.to_html(tmp_path / "a.html"))
     assert "Non-Married → Married (1 of 1)" in text
     assert '<td class="t">+2.4</td>' in text
@@ -263,7 +263,7 @@ def test_a_person_has_the_decision_the_sentence_and_every_change_along_the_path(
     assert '<td class="t">46.23</td>' in ann
 
 
-def test_who_was_not_found_is_told_why_what_binds_and_how_near_it_came(tmp_path: Path) -> None:
+def test_a_row_that_was_not_found_has_the_reason_what_binds_and_how_near_it_came(tmp_path: Path) -> None:
     made = make(status=bound(make()))
     _, bob, _, dee, eva = pages(made, tmp_path)
     assert "What stands in the way: lock: age; up: hours-per-week." in dee
