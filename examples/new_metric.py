@@ -14,8 +14,7 @@ import counterpath as cp
 from counterpath.data.encoding import Encoder
 from counterpath.geometry.linearize import Linearization
 from counterpath.geometry.metric import Metric, gram
-from counterpath.search.method import Method
-from counterpath.search.methods import METHODS
+from counterpath.search.descent import Descent
 
 HARD = {"age": 100.0, "education-num": 30.0, "marital-status": 30.0, "relationship": 30.0}
 
@@ -34,26 +33,26 @@ def effort(encoder: Encoder, hard: dict[str, float]) -> Metric:
 
 
 def main() -> None:
-    """Register the metric as a method, and compare it with `rsgd` on the same people."""
+    """Search under the new metric, and compare it with `rsgd` on the same rows."""
     data = cp.datasets.load("adult")
     rows = data.train.sample(3000, random_state=0).drop(columns="fnlwgt")  # a survey weight, not a property of anybody
     schema = cp.Schema.infer(rows, target=data.target)
     encoder = Encoder.fit(rows.drop(columns=data.target), schema)
-
-    METHODS["effort"] = lambda parts: Method(parts.vae, effort(encoder, HARD))
 
     explainer = cp.Explainer(latent_dim=8, hidden=(96, 48), epochs=100, seed=0)
     explainer.fit(rows, target=data.target, schema=schema)
     people = data.test.drop(columns=["fnlwgt", data.target]).head(200)
     people = people[explainer.predict(people) == 0].head(60)
     print(f"{'method':8} {'found':>6} {'hard':>6} {'other':>6}   mean distance that features move, of their range")
-    for method in ("rsgd", "effort"):
+    for method in ("rsgd", Descent("effort", metric=effort(encoder, HARD))):
         result = explainer.explain(people, target_class=1, confidence=0.6, method=method, paths="end")
         old, new = (encoder.encode(f[result.valid]) for f in (result.factuals, result.counterfactuals))
         moved = (new - old).abs().mean(0)
         hard = torch.zeros(encoder.width, dtype=torch.bool)
         hard[encoder.columns(*HARD)] = True
-        print(f"{method:8} {result.valid.mean():6.0%} {moved[hard].mean():6.3f} {moved[~hard].mean():6.3f}")
+        print(
+            f"{result.request['method']:8} {result.valid.mean():6.0%} {moved[hard].mean():6.3f} {moved[~hard].mean():6.3f}"
+        )
 
 
 if __name__ == "__main__":

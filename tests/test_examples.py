@@ -17,6 +17,7 @@ SAYS = {
     "xgboost_model": "counterfactuals the probability 0.6 or more.",
     "own_generator": "Our uncertainty tells data from empty space: AUC 0.9",
     "spark": "Other batches give the same answers: True",
+    "own_method": "towards-accepted  found",
     "new_metric": "mean distance that features move, of their range",
 }
 """Part of what each example prints."""

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from counterpath.search.feasible import FeasibleSet
-from counterpath.search.paths import Paths, better_paths, choose_paths, is_first, merge
+from counterpath.search.paths import Paths, better_paths, is_first, merge
 from counterpath.search.traverse import StopReason
 
 Search = Callable[[FeasibleSet], Paths]
@@ -89,7 +89,7 @@ def _cheaper(feasible: FeasibleSet, before: Paths, after: Paths) -> Paths:
     """Of two searches for the same rows the later one where it alone found a counterfactual, or a cheaper one."""
     costs = [feasible.cost(paths.x[paths.last]) for paths in (before, after)]
     taken = after.found & (~before.found | (costs[1] < costs[0]))
-    return choose_paths(before, after, taken)
+    return before.replace_where(taken, after)
 
 
 def _again(search: Search, feasible: FeasibleSet, paths: Paths, fixed: Tensor, rows: Tensor) -> Paths:

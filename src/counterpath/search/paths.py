@@ -68,6 +68,11 @@ class Paths:
         """The paths of some rows, numbered anew."""
         return self.select(mask.nonzero()[:, 0])
 
+    def replace_where(self, mask: Bool[Tensor, "n"], other: "Paths") -> "Paths":
+        """The paths of another search for the same rows where the mask says so, and these elsewhere."""
+        rows = torch.arange(len(mask), device=mask.device)
+        return merge([(rows[~mask], self.filter(~mask)), (rows[mask], other.filter(mask))])
+
     def truncate(self) -> "Paths":
         """The paths up to their first valid point; those that have none up to the point of highest probability."""
         count, index = len(self.reason), torch.arange(len(self.row), device=self.row.device)
@@ -97,18 +102,12 @@ def merge(parts: Sequence[tuple[Tensor, Paths]]) -> Paths:
     return Paths(row=row[order], **joined)
 
 
-def choose_paths(before: Paths, after: Paths, take_after: Bool[Tensor, "n"]) -> Paths:
-    """Of two searches for the same rows the paths of the later one where it is to be taken."""
-    rows = torch.arange(len(take_after), device=take_after.device)
-    return merge([(rows[~take_after], before.filter(~take_after)), (rows[take_after], after.filter(take_after))])
-
-
 def better_paths(before: Paths | None, after: Paths) -> Paths:
     """Of two searches for the same rows the later one where it found a counterfactual, or came closer to one."""
     if before is None:
         return after
     closer = after.found | (after.probability[after.last] > before.probability[before.last])
-    return replace(choose_paths(before, after, closer), reason=after.reason)
+    return replace(before.replace_where(closer, after), reason=after.reason)
 
 
 def trajectory_points(found: Trajectory) -> tuple[Tensor, Tensor, Tensor]:
