@@ -14,7 +14,6 @@ from typing import Any, TextIO
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from counterpath.explanation import wording
 from counterpath.utils.errors import InputError
@@ -230,6 +229,8 @@ STATUS_TYPES = {
 
 def write_parquet(table: pd.DataFrame, path: Path) -> Path:
     """Write a table with its index."""
+    import pyarrow.parquet as pq
+
     try:
         typed = pa.Table.from_pandas(table)
         for name in STATUS_TYPES.keys() & set(table.columns):
