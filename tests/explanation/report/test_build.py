@@ -249,6 +249,10 @@ def test_a_person_has_the_decision_the_sentence_and_every_change_along_the_path(
     ann = sheets[0]
     assert "<b>0</b> → <b>1</b>" in ann
     assert 'aria-label="Probability of 1: 0.17 now, 0.52 at the end, 0.5 asked"' in ann
+    assert 'class="gain" style="left:17%;width:35%"' in ann
+    assert 'class="then" style="left:52%"' in ann
+    assert 'class="gain" style="left:83%;width:0%"' in sheets[1]
+    assert 'class="gauge"' not in sheets[4]
     for sentence, sheet in zip(make().sentences, sheets, strict=True):
         assert sentence.replace("'", "&#39;") in sheet
     named = re.findall(r'<tr(?: class="first")?><th scope="row">([^<]*)</th><td>([^<]*)</td><td class="path">', ann)

@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from counterpath.explanation.report.charts import HEIGHT, MAP, Axis, Map, bar, gauge
+from counterpath.explanation.report.charts import HEIGHT, MAP, Axis, Map, bar, coordinate
 from tests.explanation.conftest import make_landscape
 
 
@@ -51,8 +51,11 @@ def test_a_map_of_one_line_or_of_many_classes_is_drawn(classes: int) -> None:
     assert latent.legend.count("model says") == classes
 
 
-def test_bars_and_gauges_are_as_wide_as_their_shares() -> None:
-    assert 'class="up" style="width:25%"' in bar({"up": 0.25}, "25 %")
-    drawn = gauge(0.6, 0.4, 0.5, "words")
-    assert 'class="gain" style="left:40%;width:20%"' in drawn
-    assert 'class="then" style="left:40%"' in drawn
+def test_bars_are_as_wide_as_their_shares() -> None:
+    drawn = bar({"up": 0.25, "down": 1 / 3}, "<25 %")
+    assert '<b class="up" style="width:25%"></b><b class="down" style="width:33.3%"></b>' in drawn
+    assert "&lt;25 %" in drawn
+
+
+def test_coordinates_have_the_digits_that_can_be_seen() -> None:
+    assert [coordinate(value) for value in (0.0, 40.04, 40.06, -1.0)] == ["0", "40", "40.1", "-1"]

@@ -17,6 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from counterpath.explanation import wording
+from counterpath.explanation.report import charts
 from counterpath.utils.files import write_text
 
 _NUMBER = re.compile(r"[<>+−-]?[\d.,]+(e[+-]?\d+)?( ?%)?|–|(under|over) \d+ %|")
@@ -66,7 +67,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    forms = (wording.value, wording.probability, wording.outcome, wording.which, wording.listed)
+    forms = (wording.value, wording.probability, wording.outcome, wording.which, charts.coordinate)
     made.filters |= {form.__name__: form for form in forms}
     return made
 

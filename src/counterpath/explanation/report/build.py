@@ -306,7 +306,7 @@ class Plan(NamedTuple):
 
 
 def _sheets(result: Explanation, most: int, latent: Map | None) -> list[dict[str, Any]]:
-    """The pages of the first people: what is said, the decision as a gauge, the plans, their costs, and who it is."""
+    """The pages of the first people: what is said, the plans, their costs, and who it is."""
     if not most or not len(result):
         return []
     measures, paths = result.measures(), dict(list(result.paths.groupby("row")))
@@ -326,7 +326,6 @@ def _sheets(result: Explanation, most: int, latent: Map | None) -> list[dict[str
             {
                 "person": person,
                 "css": "gap" if person.found and across else "yes" if person.first.status.valid else "",
-                "gauge": _gauge(person.first),
                 "reasons": _reasons(person),
                 "compared": _compared(person.found),
                 "plans": [plan for plan in plans if plan.row.changes or len(plan.points)],
@@ -336,14 +335,6 @@ def _sheets(result: Explanation, most: int, latent: Map | None) -> list[dict[str
             }
         )
     return sheets
-
-
-def _gauge(row: Row) -> Markup | None:
-    if row.status in (StatusCode.UNKNOWN_CATEGORY, StatusCode.NO_OTHER_PLAN):
-        return None
-    now, then = wording.probability(row.p_before), wording.probability(row.p_after)
-    label = f"Probability of {wording.outcome(row.target)}: {now} now, {then} at the end"
-    return charts.gauge(row.p_before, row.p_after, row.confidence, f"{label}, {wording.value(row.confidence)} asked")
 
 
 def _reasons(person: Person) -> list[str]:

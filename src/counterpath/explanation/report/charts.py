@@ -51,7 +51,7 @@ class Axis:
         """Numbers along the path; a level is a dashed line across."""
         dashed = ""
         if level is not None:
-            y = _short(float(_heights(np.array([level]), bounds)[0]))
+            y = coordinate(float(_heights(np.array([level]), bounds)[0]))
             dashed = f'<line class="asked" x1="0" x2="{WIDTH:g}" y1="{y}" y2="{y}"/>'
         points = " ".join(_pairs(WIDTH * self.across, _heights(values, bounds)))
         return self._svg(f'{dashed}<polyline class="{css}" points="{points}"/>')
@@ -59,22 +59,22 @@ class Axis:
     def stairs(self, codes: NDArray[np.float64], css: str) -> Markup:
         """Categories along the path: each holds until the next."""
         x, y = WIDTH * self.across, _heights(codes, (0.0, float(codes.max())))
-        moves = "".join(f"H{_short(a)}V{_short(b)}" for a, b in zip(x[1:], y[1:], strict=True))
-        return self._svg(f'<path class="{css}" d="M{_short(x[0])} {_short(y[0])}{moves}"/>')
+        moves = "".join(f"H{coordinate(a)}V{coordinate(b)}" for a, b in zip(x[1:], y[1:], strict=True))
+        return self._svg(f'<path class="{css}" d="M{coordinate(x[0])} {coordinate(y[0])}{moves}"/>')
 
     def numbers(self, values: Any, bounds: tuple[float, float]) -> Markup:
         """The numbers of the milestones, to be laid over a line, if there is more than one."""
         x, y = 100 * self.across, 100 * _heights(values, bounds) / HEIGHT
         shown = enumerate(self.stops, start=1) if len(self.stops) > 1 else ()
         return Markup("").join(
-            Markup(f'<span class="stop" style="left:{_short(x[stop])}%;top:{_short(y[stop])}%">{number}</span>')
+            Markup(f'<span class="stop" style="left:{coordinate(x[stop])}%;top:{coordinate(y[stop])}%">{number}</span>')
             for number, stop in shown
         )
 
     def _svg(self, inner: str) -> Markup:
         guides = "".join(
             f'<line x1="{x}" x2="{x}" y1="0" y2="{HEIGHT:g}"/>'
-            for x in (_short(WIDTH * self.across[stop]) for stop in self.stops[:-1])
+            for x in (coordinate(WIDTH * self.across[stop]) for stop in self.stops[:-1])
         )
         box = f'viewBox="0 0 {WIDTH:g} {HEIGHT:g}" preserveAspectRatio="none" aria-hidden="true"'
         return Markup(f"<svg {box}>{guides}{inner}</svg>")
@@ -137,7 +137,7 @@ class Map:
             lines.append(f'<polyline points="{line}" stroke="{INK}" stroke-width="{1.9 * size:g}"/>')
             ends.append(_start(thin[0], size) + _end(thin[-1], size))
         body = f'<use href="#codes"/><g fill="none" stroke-linejoin="round">{"".join(lines)}</g>{"".join(ends)}'
-        box = f'viewBox="0 0 {MAP:g} {_short(self.height)}" role="img" aria-label="{escape(label)}"'
+        box = f'viewBox="0 0 {MAP:g} {coordinate(self.height)}" role="img" aria-label="{escape(label)}"'
         return Markup(f'<figure class="{escape(css)}"><svg {box}>{body}</svg></figure>')
 
     @cached_property
@@ -169,21 +169,8 @@ class Map:
 
 def bar(shares: Mapping[str, float], text: str) -> Markup:
     """A bar of parts, each a share of its whole width under its CSS class, and a text at its end."""
-    parts = "".join(f'<b class="{css}" style="width:{_short(100 * share)}%"></b>' for css, share in shares.items())
+    parts = "".join(f'<b class="{css}" style="width:{coordinate(100 * share)}%"></b>' for css, share in shares.items())
     return Markup(f'<div class="bar"><i aria-hidden="true">{parts}</i><span>{escape(text)}</span></div>')
-
-
-def gauge(before: float, after: float, asked: float, label: str) -> Markup:
-    """How probable the target is now and then, on one line from 0 to 1."""
-    low, high = sorted((before, after))
-    gain = f'<span class="gain" style="left:{_short(100 * low)}%;width:{_short(100 * (high - low))}%"></span>'
-    marks = "".join(
-        f'<span class="{css}" style="left:{_short(100 * share)}%"></span>'
-        for css, share in (("asked", asked), ("now", before), ("then", after))
-    )
-    return Markup(
-        f'<div class="gauge" role="img" aria-label="{escape(label)}"><div class="track">{gain}{marks}</div></div>'
-    )
 
 
 def _heights(values: Any, bounds: tuple[float, float]) -> NDArray[np.float64]:
@@ -194,7 +181,7 @@ def _heights(values: Any, bounds: tuple[float, float]) -> NDArray[np.float64]:
 
 
 def _pairs(x: Any, y: Any) -> list[str]:
-    return [f"{_short(a)},{_short(b)}" for a, b in zip(x, y, strict=True)]
+    return [f"{coordinate(a)},{coordinate(b)}" for a, b in zip(x, y, strict=True)]
 
 
 def _start(point: str, size: float = 1.0) -> str:
@@ -212,6 +199,6 @@ def _end(point: str, size: float = 1.0) -> str:
     return f'<path d="{shape}" fill="{INK}" stroke="#fff" stroke-width="{0.8 * size:g}"/>'
 
 
-def _short(value: float) -> str:
-    """A coordinate with as many digits as can be seen."""
+def coordinate(value: float) -> str:
+    """A coordinate, or a share in percent, with as many digits as can be seen."""
     return f"{value:.1f}".removesuffix(".0")
