@@ -1,3 +1,5 @@
+import sys
+
 """However much of the paths is kept, the answer is the same; and what is not kept does not outlive its group."""
 
 import copy
@@ -96,7 +98,7 @@ def test_rows_are_answered_in_parts_with_the_same_result(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(solve, "ROWS_AT_ONCE", 6)
-    monkeypatch.setattr(assembling, "_PATHS_AT_ONCE", 3)
+    monkeypatch.setattr(sys.modules["counterpath.explainer.assemble"], "_PATHS_AT_ONCE", 3)
     parts, whole = quick.explain(rows, **ASKED[asked], paths="milestones"), answers[asked]["milestones"]
     for name in FRAMES:
         pd.testing.assert_frame_equal(getattr(parts, name), getattr(whole, name), check_exact=True)

@@ -63,7 +63,7 @@ def _one_by_one(factual: Tensor, candidates: Tensor, lower: Tensor, upper: Tenso
 def test_the_nearest_row_within_bounds_is_the_first_of_the_nearest(
     at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(nearest._AT_ONCE, "cpu", at_once)
+    monkeypatch.setitem(nearest._DIFFERENCES, "cpu", at_once)
     random = torch.Generator().manual_seed(0)
     # On a coarse grid many candidates are equally far, exactly.
     candidates, factual = (torch.randint(5, (n, 4), generator=random) / 4 for n in (80, 60))

@@ -75,9 +75,9 @@ def test_some_set_out_as_they_would_with_the_others(decoder: ResidualDecoder) ->
     for share in (1.0, 0.3, 0.0):
         whole = decoder.decode(z, torch.arange(40), share)
         assert torch.equal(few.decode(z[some], torch.arange(3), share), whole[some])
-    assert few.told is not None
+    assert few.context is not None
     assert decoder.context is not None
-    assert torch.equal(few.told, decoder.context[some])
+    assert torch.equal(few.context, decoder.context[some])
 
 
 def test_what_is_decoded_becomes_the_same_row_as_its_code(decoder: ResidualDecoder) -> None:
@@ -98,4 +98,4 @@ def test_copies_are_rows_that_are_training_rows(models: FittedModels) -> None:
     assert torch.equal(data.is_copy(moved), copies)
     assert copies[1::2].all()
     assert not copies[::2].all()
-    assert 0 < data.typical < data.reach
+    assert 0 < data.typical < data.limit

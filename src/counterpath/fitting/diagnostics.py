@@ -144,11 +144,11 @@ class Diagnostics:
             yield Finding(
                 BAD if share > 1 / 3 else FAIR,
                 f"The generative model keeps less than half of: {', '.join(lost)}.",
-                "a larger latent=, more epochs=, or leave these features out if they are noise.",
+                "a larger latent_dim=, more epochs=, or leave these features out if they are noise.",
             )
 
     def _calibration(self) -> Iterator[Finding]:
-        advice = "more rows, more centers=, or another latent=."
+        advice = "more rows, more n_centers=, or another latent=."
         if self.calibration is None:
             yield Finding(
                 FAIR, "The calibration of the uncertainty cannot be measured: the codes fill their box.", advice

@@ -9,6 +9,7 @@ import torch
 import counterpath as cp
 from counterpath.geometry import kernels
 from counterpath.geometry.linearize import jacobian, jacobian_autodiff
+from counterpath.search import descent
 from counterpath.search.feasible import FeasibleSet
 from counterpath.search.methods import METHODS, geometry_of, search
 from counterpath.search.objective import Objective, Target
