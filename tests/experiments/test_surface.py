@@ -10,7 +10,6 @@ from counterpath.data.surface import SCALE
 from counterpath.experiments import surface
 from counterpath.experiments.study import over_seeds
 from counterpath.experiments.surface import (
-from counterpath.search.problem import SearchModels
     Preset,
     boundary_metric,
     build_face_graph,
@@ -23,6 +22,7 @@ from counterpath.models import training
 from counterpath.models.training import Run
 from counterpath.search.face import FaceGraph
 from counterpath.search.methods import METHODS
+from counterpath.search.problem import SearchModels
 
 pytestmark = pytest.mark.whole
 TINY = Preset(600, 200, 40, 60, 10, 4, 60)

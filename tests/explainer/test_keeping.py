@@ -1,9 +1,8 @@
-import sys
-
 """However much of the paths is kept, the answer is the same; and what is not kept does not outlive its group."""
 
 import copy
 import gc
+import sys
 from collections.abc import Iterator
 from typing import Any
 

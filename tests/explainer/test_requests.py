@@ -98,7 +98,7 @@ def test_an_unknown_method_lists_the_known_ones(quick: cp.Explainer, rows: pd.Da
 
 
 def test_a_flow_must_have_been_fitted(quick: cp.Explainer, rows: pd.DataFrame) -> None:
-    with pytest.raises(NotFittedError, match="a flow, and none was fitted.*method='flow'"):
+    with pytest.raises(NotFittedError, match=r"a flow, and none was fitted.*method='flow'"):
         quick.explain(rows, method="flow")
 
 

@@ -246,7 +246,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         found = solver.solve(frame[known], index)
         wanted = OTHER if target_index is None else self.classes_[target_index]
         described = record(replace(request, target_class=wanted), constraints, method, self._settings())
-        diagnostics = str(self.diagnostics_), self.diagnostics_.told()
+        diagnostics = str(self.diagnostics_), self.diagnostics_.summary()
         return assemble(models, frame, imputed, unknown, found, request, described, *diagnostics, started)
 
     def repeat(self, asked: Explanation | Mapping[str, Any], table: Any = None) -> Explanation:

@@ -110,7 +110,7 @@ class Diagnostics:
             "accuracy": self.accuracy,
         }
 
-    def told(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
         """The same with what is not as it should be, and the verdict: what an explanation keeps of it."""
         findings = [asdict(finding) for finding in self.findings]
         return self.to_json() | {"verdict": self.verdict, "findings": findings}
@@ -148,7 +148,7 @@ class Diagnostics:
             )
 
     def _calibration(self) -> Iterator[Finding]:
-        advice = "more rows, more n_centers=, or another latent=."
+        advice = "more rows, more n_centers=, or another latent_dim=."
         if self.calibration is None:
             yield Finding(
                 FAIR, "The calibration of the uncertainty cannot be measured: the codes fill their box.", advice
@@ -160,7 +160,7 @@ class Diagnostics:
         if not 0.02 <= self.calibration.sigma_share <= 0.9:
             share = f"{100 * self.calibration.sigma_share:.0f} %"
             text = f"The uncertainty makes up {share} of the metric: it hardly counts, or hardly anything else does."
-            yield Finding(FAIR, text, "more epochs=, more rows, or another number of centers=.")
+            yield Finding(FAIR, text, "more epochs=, more rows, or another n_centers=.")
 
     def _agreement(self) -> Iterator[Finding]:
         if self.agreement is None:
@@ -183,55 +183,55 @@ class Diagnostics:
                 yield Finding(FAIR, text, "class_weight='balanced', or more rows of that class.")
 
 
-def diagnose(learned: FittedModels, *, labels: Tensor | None = None, seed: int = 0) -> Diagnostics:
+def diagnose(models: FittedModels, *, labels: Tensor | None = None, seed: int = 0) -> Diagnostics:
     """Measure the models on held-out rows; on all rows where none were held out.
 
     Args:
-        learned: The models.
+        models: The models.
         labels: The class of every training row, by its place, if it is known.
         seed: Of the points off the data.
     """
-    held_out = bool(learned.held_out.any())
-    test = learned.rows[learned.held_out] if held_out else learned.rows
-    train = learned.rows[~learned.held_out]
-    space = learned.latent
+    held_out = bool(models.held_out.any())
+    test = models.rows[models.held_out] if held_out else models.rows
+    train = models.rows[~models.held_out]
+    space = models.latent
     with torch.no_grad():
         decoded = map_blocks(space.decode, map_blocks(space.encode, test), context_for(space, test))
-        again = learned.encoder.round(decoded)
+        again = models.encoder.round(decoded)
     try:
         calibration = calibrate(space, train, test, seed=seed)
     except GeometryError:  # reported as a finding
         calibration = None
-    decided = torch.bincount(learned.probabilities.argmax(-1), minlength=len(learned.explained.classes))
+    decided = torch.bincount(models.probabilities.argmax(-1), minlength=len(models.explained.classes))
     coverage = pd.DataFrame(
         {
-            "class": [str(label) for label in learned.explained.classes],
-            "share": (decided.double() / len(learned.probabilities)).tolist(),
+            "class": [str(label) for label in models.explained.classes],
+            "share": (decided.double() / len(models.probabilities)).tolist(),
         }
     )
     return Diagnostics(
-        _reconstruction(learned, test, again),
+        _reconstruction(models, test, again),
         calibration,
-        learned.explained.agreement,
+        models.explained.agreement,
         coverage,
         len(test),
         held_out,
-        None if labels is None else _balanced_accuracy(learned, labels),
+        None if labels is None else _balanced_accuracy(models, labels),
     )
 
 
-def _balanced_accuracy(learned: FittedModels, labels: Tensor) -> float:
+def _balanced_accuracy(models: FittedModels, labels: Tensor) -> float:
     """The mean over the classes of the share of held-out rows that is predicted right."""
-    measured = learned.held_out if bool(learned.held_out.any()) else ~learned.held_out
-    right = (learned.probabilities.argmax(-1) == labels)[measured].double()
+    measured = models.held_out if bool(models.held_out.any()) else ~models.held_out
+    right = (models.probabilities.argmax(-1) == labels)[measured].double()
     labels = labels[measured]
     return float(torch.stack([right[labels == place].mean() for place in labels.unique()]).mean())
 
 
-def _reconstruction(learned: FittedModels, before: Tensor, after: Tensor) -> pd.DataFrame:
-    first, second = (learned.encoder.decode(rows) for rows in (before, after))
+def _reconstruction(models: FittedModels, before: Tensor, after: Tensor) -> pd.DataFrame:
+    first, second = (models.encoder.decode(rows) for rows in (before, after))
     lines = []
-    for feature, columns in zip(learned.encoder.schema, learned.encoder.layout, strict=True):
+    for feature, columns in zip(models.encoder.schema, models.encoder.layout, strict=True):
         old, new = first[feature.name], second[feature.name]
         if KINDS[feature.kind].categories is None:
             x, y = before[:, columns].double(), after[:, columns].double()

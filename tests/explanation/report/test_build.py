@@ -368,7 +368,7 @@ def test_an_alarm_stands_on_the_first_page_and_says_what_to_try(tmp_path: Path) 
 
 
 def test_what_is_known_of_the_models_goes_through_a_file(tmp_path: Path) -> None:
-    quality = diagnostics().told()
+    quality = diagnostics().summary()
     provenance = {"date": "2026-01-01T00:00:00+00:00", "seconds": 1.5, "versions": {"torch": "2"}}
     again = Explanation.from_json(make(quality=quality, provenance=provenance).to_json())
     assert again.quality == quality
