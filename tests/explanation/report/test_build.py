@@ -343,7 +343,7 @@ def diagnostics(kept: float = 0.97, agreement: Agreement | None = None, auc: flo
 
 
 def page(quality: Diagnostics, folder: Path) -> str:
-    made = make(diagnostics=str(quality), quality=quality.told())
+    made = make(diagnostics=str(quality), quality=quality.summary())
     return made.to_html(folder / "a.html").read_text(encoding="utf-8")
 
 
