@@ -54,7 +54,7 @@ def _together(
 
 def _undated(result: cp.Explanation) -> str:
     """All of an explanation but when it was made."""
-    return replace(result, made={}).to_json()
+    return replace(result, provenance={}).to_json()
 
 
 @pytest.mark.parametrize(
