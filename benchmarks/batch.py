@@ -49,7 +49,7 @@ ROWS = {
     "large": 20_000,
     "memory": 1_000_000,
 }
-"""How many rows there are, if nobody says."""
+"""How many rows there are by default: enough for the promise to be tested in minutes."""
 FILES = 3  # one is damaged: the first of all, or one between others
 SLOW = {"rsgd": 5}
 """By how much fewer rows a method is measured that takes longer."""

@@ -32,7 +32,7 @@ PANDAS_TYPES = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
 """Types that can hold a gap: without them, one gap in a batch makes floating-point numbers of whole ones."""
 
 NUMBER = r"(?<='), row \d+:"
-"""How a reason names a row that cannot be used: by its number, which here is that in its batch and says nothing."""
+"""How a reason names a row that cannot be used: by its number, which here is that in its batch and means nothing."""
 
 
 def loaded(model: str) -> cp.Explainer:
@@ -49,7 +49,7 @@ def explained(
     Args:
         batches: Tables with the features of the model and the columns of `ids`.
         model: The model directory.
-        request: What is asked, as arguments of `Explainer.explain`.
+        request: The request, as arguments of `Explainer.explain`.
         ids: Columns that are copied to the results, with their types.
 
     Yields:

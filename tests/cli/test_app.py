@@ -8,7 +8,7 @@ from counterpath.cli import main
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "problem"),
     [
         (["nowhere"], "nowhere"),
         (["--host", "0.0.0.0"], "there is no --token"),
@@ -17,9 +17,13 @@ from counterpath.cli import main
     ],
 )
 def test_what_cannot_be_served_is_said_at_once(
-    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    arguments: list[str],
+    problem: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pytest.importorskip("nicegui", reason="the extra app is not installed")
     monkeypatch.chdir(tmp_path)
     assert main(["app", *arguments, "--no-open"]) == 2
-    assert says in capsys.readouterr().err
+    assert problem in capsys.readouterr().err

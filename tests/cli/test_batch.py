@@ -13,7 +13,7 @@ from counterpath.explainer.explainer import Explainer
 def rows(loans: pd.DataFrame, tmp_path: Path) -> Path:
     folder = tmp_path / "in"
     folder.mkdir()
-    people = loans.head(24).assign(person=[f"p{place}" for place in range(24)])
+    people = loans.head(24).assign(person=[f"p{row}" for row in range(24)])
     people[:12].to_parquet(folder / "1.parquet")
     people[12:].to_csv(folder / "2.csv", index=False)
     return folder
@@ -29,8 +29,8 @@ def test_a_batch_is_explained_by_processes_and_summed_up_in_json(
 ) -> None:
     out = tmp_path / "out"
     (rows / "3.parquet").write_bytes((rows / "1.parquet").read_bytes()[:100])
-    asked = ["--target-class", "yes", "--method", "nearest", "--lock", "job", "--id", "person", "--milestones"]
-    command = ["batch", model_folder, rows, out, *asked, "--shard-rows", "5", "--workers", "2", "--device", "cpu"]
+    options = ["--target-class", "yes", "--method", "nearest", "--lock", "job", "--id", "person", "--milestones"]
+    command = ["batch", model_folder, rows, out, *options, "--shard-rows", "5", "--workers", "2", "--device", "cpu"]
     assert main([str(part) for part in command]) == 4
     shown = capfd.readouterr()
     summary = json.loads(shown.out)
@@ -39,7 +39,7 @@ def test_a_batch_is_explained_by_processes_and_summed_up_in_json(
     assert summary["request"]["lock"] == ["job"]
     assert "shard 00002 (3.parquet) is in quarantine" in shown.err
     found = pd.read_parquet(out / "counterfactuals")
-    assert found["person"].tolist() == [f"p{place}" for place in range(24)]
+    assert found["person"].tolist() == [f"p{row}" for row in range(24)]
     expected = fitted.explain(loans.head(24), "yes", method="nearest", lock=["job"], paths="milestones")
     assert found["status"].tolist() == expected.status["status"].tolist()
     assert pq.read_table(out / "milestones").num_rows == len(expected.paths)

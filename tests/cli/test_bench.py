@@ -14,8 +14,8 @@ def test_bench_prints_tables_and_writes_figures(tmp_path: Path, capsys: pytest.C
     out, before = tmp_path / "figures.json", torch.get_num_threads()
     assert main([*QUICK, "--what", "step,search", "--threads", "1", "--out", str(out)]) == 0
     printed = capsys.readouterr()
-    for told in ("One step", "(c) floor", "rsgd-c", "A search of all rows", "1 threads"):
-        assert told in printed.out
+    for text in ("One step", "(c) floor", "rsgd-c", "A search of all rows", "1 threads"):
+        assert text in printed.out
     results = json.loads(out.read_text(encoding="utf-8"))
     assert results["settings"]["rows"] == 32
     assert {row["method"] for row in results["step"]} == {"rsgd", "rsgd-c", "sgd"}
@@ -34,7 +34,7 @@ def test_bench_writes_markdown(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "problem"),
     [
         (("--what", "duration"), "unknown part of the benchmark 'duration'; choose one of: step, growth, search, runs"),
         (("--what", ","), "names nothing to measure"),
@@ -46,6 +46,6 @@ def test_bench_writes_markdown(tmp_path: Path) -> None:
         (("--device", "abacus"), "unknown device 'abacus'"),
     ],
 )
-def test_mistakes_are_one_line(arguments: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes_are_one_line(arguments: tuple[str, ...], problem: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", *arguments]) == 2
-    assert told in re.sub(r"\s+", " ", capsys.readouterr().err)
+    assert problem in re.sub(r"\s+", " ", capsys.readouterr().err)

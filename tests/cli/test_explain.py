@@ -105,15 +105,15 @@ def test_a_request_is_recorded_and_can_be_repeated(
     first, again, third, request = (tmp_path / f"{name}.json" for name in ("first", "again", "third", "request"))
     explain = ["explain", str(model_folder), str(few)]
     assert main([*explain, "--target-class", "yes", "--confidence", "0.6", *OPTIONS, "--out", str(first)]) in (0, 3)
-    asked = Explanation.from_json(first).request
-    assert {name: asked[name] for name in RECORDED} == RECORDED
-    assert (asked["target_class"], asked["confidence"]) == ("yes", 0.6)
+    recorded = Explanation.from_json(first).request
+    assert {name: recorded[name] for name in RECORDED} == RECORDED
+    assert (recorded["target_class"], recorded["confidence"]) == ("yes", 0.6)
     assert main([*explain, "--request", str(first), "--out", str(again)]) in (0, 3)
-    request.write_text(json.dumps(asked), encoding="utf-8")
+    request.write_text(json.dumps(recorded), encoding="utf-8")
     assert main([*explain, "--request", str(request), "--out", str(third)]) in (0, 3)
-    answers = [json.loads(path.read_text(encoding="utf-8")) for path in (first, again, third)]
-    assert all(answer.pop("provenance")["versions"] for answer in answers)  # beside when it was, all is the same
-    assert answers[0] == answers[1] == answers[2]
+    results = [json.loads(path.read_text(encoding="utf-8")) for path in (first, again, third)]
+    assert all(result.pop("provenance")["versions"] for result in results)  # beside when it was, all is the same
+    assert results[0] == results[1] == results[2]
     capsys.readouterr()
     for value, text in (
         ({"max_steps": 3}, "made with max_steps=3"),

@@ -52,12 +52,12 @@ def test_explain_writes_a_report_with_the_baseline_subgroups_pages_and_how_it_wa
 
 
 def test_the_request_in_a_report_asks_for_the_same_again(model_folder: Path, few: Path, tmp_path: Path) -> None:
-    out, asked, again = (tmp_path / name for name in ("report.html", "request.json", "again.html"))
+    out, request_file, again = (tmp_path / name for name in ("report.html", "request.json", "again.html"))
     command = ["explain", str(model_folder), str(few)]
     assert main([*command, "--target-class", "yes", "--up", "income", "--out", str(out)]) in (0, 3)
     (request,) = re.findall("<pre>(.*?)</pre>", out.read_text(encoding="utf-8"))
-    asked.write_text(html.unescape(request), encoding="utf-8")
-    assert main([*command, "--request", str(asked), "--out", str(again)]) in (0, 3)
+    request_file.write_text(html.unescape(request), encoding="utf-8")
+    assert main([*command, "--request", str(request_file), "--out", str(again)]) in (0, 3)
     first, second = (path.read_text(encoding="utf-8").split("<article")[1:] for path in (out, again))
     assert first == second
 
@@ -66,8 +66,8 @@ def test_the_baseline_is_asked_the_same_and_is_not_run_beside_itself_or_where_co
     fitted: cp.Explainer, few: Path
 ) -> None:
     table = pd.read_csv(few)
-    asked = fitted.explain(table, "yes", method="nearest")
-    assert baseline(fitted, asked, table) == {}
+    itself = fitted.explain(table, "yes", method="nearest")
+    assert baseline(fitted, itself, table) == {}
     private = copy.copy(fitted).set_params(allow_copies=False)
     assert baseline(private, private.explain(table, "yes"), table) == {}
     beside = baseline(fitted, fitted.explain(table, "yes", ranges={"age": (18, None)}, plans=2).plan(2), table)[

@@ -1,6 +1,6 @@
 """What an engine is, and what it exchanges with the job: a task, and an outcome for every shard.
 
-Tasks, shards and outcomes are plain data that fit into a line of JSON, so that anything can carry them.
+Tasks, shards and outcomes are plain data that fit into a line of JSON, so that any channel can transport them.
 """
 
 import os
@@ -23,7 +23,7 @@ class Task:
     Attributes:
         model: The model directory.
         imports: The folder from which the user's own model is imported.
-        job: What is asked.
+        job: The request, and all else that the results depend on.
         sources: The files of the input.
         out: The folder of results.
         device: Where to compute.
@@ -143,7 +143,7 @@ class Engine(Protocol):
 
 
 def check_workers(workers: int | None) -> int | None:
-    """How many workers were asked for, if anything; an error if it is less than one."""
+    """The number of workers, or None for the default; an error if it is less than one."""
     if workers is not None and workers < 1:
         raise InputError(f"there must be at least one worker; given {workers}")
     return workers

@@ -63,7 +63,7 @@ class Manifest:
     """What results are of.
 
     Attributes:
-        job: What was asked.
+        job: The request, and all else that the results depend on.
         sources: What is known of every file of the input, by its name.
     """
 

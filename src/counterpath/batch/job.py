@@ -12,18 +12,18 @@ from counterpath.utils.errors import InputError
 
 @dataclass(frozen=True)
 class Job:
-    """What is asked about which rows, by which model: with equal jobs, results are equal to the bit.
+    """A request to a model, and all else that the results depend on: with equal jobs, results are equal to the bit.
 
     How many processes or machines share the work is no part of it.
 
     Attributes:
         fingerprint: Of the model directory: see `persistence.fingerprint`.
         user_model: The user's own model as `module:attribute`, if there is one.
-        request: The request as an explanation records it, with the settings on which the answers depend.
+        request: The request as an explanation records it, with the settings on which the results depend.
         ids: Columns of the input that are copied to the results.
         shard_rows: The most rows of a shard.
         device: "cpu" or "cuda": they round differently.
-        versions: Of Counterpath and of the libraries on which the answers may depend.
+        versions: Of Counterpath and of the libraries on which the results may depend.
     """
 
     fingerprint: str

@@ -23,7 +23,7 @@ _LOOPBACK = ("127.0.0.1", "::1")
 _STORE_BYTES = 80 << 20
 """The least that Ray takes for objects; only the names of shards and their outcomes are kept there."""
 _CONNECT_TIMEOUT = 10.0
-"""Seconds until nothing is taken to listen at an address: far more than an answer takes in any network."""
+"""Seconds until nothing is taken to listen at an address: far more than a connection takes in any network."""
 FREE_SLOT_TIMEOUT = 10.0
 """Seconds until slots of a job that has just ended are free again, at most."""
 _POLL_SECONDS = 0.2

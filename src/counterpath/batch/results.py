@@ -154,7 +154,7 @@ def explain_rows(
 
     Args:
         explainer: The model.
-        request: What is asked: see `Explainer.repeat`.
+        request: The request, as `Explainer.repeat` takes it.
         rows: The features, under labels that are numbers and no two of them equal.
         ids: Further columns of the same rows, to be copied to the results.
         source: Where the rows are from.

@@ -25,7 +25,7 @@ from counterpath.utils.progress import track
 STALL = 900.0
 """Seconds without a finished shard after which a job has stalled: many times what a shard of the default size takes."""
 SHARD_ROWS = {"cpu": 5_000, "cuda": 100_000}
-"""How many rows a shard has, if nobody says: enough to keep the device busy, and soon done."""
+"""How many rows a shard has by default: enough to keep the device busy, and soon done."""
 _FAILURES_TO_GIVE_UP = 5
 """So many failures, and no shard ever done: then it is not the shards."""
 _IN_SUMMARY = ("shard", "source", "first", "rows", "problem")
@@ -83,7 +83,7 @@ def run(
         rows: A file, a folder or a pattern of files, Parquet or comma-separated values.
         out: The folder for the results.
         engine: What does the work: `Local` or `Ray`.
-        request: What is asked, as arguments of `Explainer.explain`, or as an explanation records it. Of paths nothing
+        request: The request, as arguments of `Explainer.explain`, or as an explanation records it. Of paths nothing
             but the end is kept, unless `paths` says otherwise.
         user_model: The user's own model as `module:attribute`, if the model directory only names it.
         ids: Columns of the input that are copied to the results.
@@ -102,7 +102,7 @@ def run(
         InputError: Something cannot be used, or the folder holds the results of another job; the message says what.
         BatchError: The job cannot go on, or has stalled; what is done is kept.
     """
-    started, place = time.monotonic(), Path(out)
+    started, path = time.monotonic(), Path(out)
     loaded = Explainer.load(model) if explainer is None else explainer
     no_rows = loaded.encoder_.decode(loaded.models_.rows[:0])
     recorded = loaded.repeat({"paths": END, **request}, no_rows).request
@@ -111,56 +111,56 @@ def run(
     check_ids(ids, loaded.schema_)
     size = shard_rows or SHARD_ROWS[device]
     job = Job.of(Path(model), recorded, user_model=user_model, ids=ids, shard_rows=size, device=device)
-    sources = inspect_files(find_files(str(rows), place), [*ids, *loaded.schema_.names], size)
+    sources = inspect_files(find_files(str(rows), path), [*ids, *loaded.schema_.names], size)
     if all(source.problem for source in sources):
         raise InputError(f"none of the {len(sources)} files can be used; {sources[0].name}: {sources[0].problem}")
-    with folder.locked(place):
-        journal, done = _open(place, job, sources, restart=restart)
+    with folder.locked(path):
+        journal, done = _open(path, job, sources, restart=restart)
         failures = [_unreadable(number, source) for number, source in enumerate(sources) if source.problem]
         for failure in failures:
-            folder.write_quarantine(place, failure)
+            folder.write_quarantine(path, failure)
         shards = shards_of(sources, size)
         missing = [shard for shard in shards if shard.name not in done]
         if done:
             rest = "; going on with the others" if missing else ""
             say(f"{len(done)} of {len(shards)} shards are done already{rest}")
-        task = Task(str(Path(model).resolve()), str(Path.cwd()), job, tuple(sources), str(place.resolve()), device)
+        task = Task(str(Path(model).resolve()), str(Path.cwd()), job, tuple(sources), str(path.resolve()), device)
         meter = _Meter(sum(shard.rows for shard in shards), sum(result.rows for result in done.values()), report)
         failures += _do_shards(engine, task, missing, journal, done, meter, stall)
         for failure in failures:
             say(f"shard {failure.shard} ({failure.source}) is in quarantine: {failure.problem}")
         seconds = time.monotonic() - started
         summary = summarize(job, done.values(), failures, engine=engine.name, workers=engine.workers, seconds=seconds)
-        folder.remove_temporary(place)  # again: workers of a run that was killed may have outlived it for a moment
-        with writing(place / folder.SUMMARY):
-            write_json(place / folder.SUMMARY, summary)
+        folder.remove_temporary(path)  # again: workers of a run that was killed may have outlived it for a moment
+        with writing(path / folder.SUMMARY):
+            write_json(path / folder.SUMMARY, summary)
     return summary
 
 
-def _open(place: Path, job: Job, sources: Sequence[Source], *, restart: bool) -> tuple[Journal, dict[str, ShardResult]]:
+def _open(path: Path, job: Job, sources: Sequence[Source], *, restart: bool) -> tuple[Journal, dict[str, ShardResult]]:
     """The journal of the results in a folder, if they are those of this job or of none yet, and what is done."""
-    before = None if restart else Manifest.read(place)
+    before = None if restart else Manifest.read(path)
     if before is not None:
-        differences = before.differences(job, sources, folder.quarantined_sources(place))
+        differences = before.differences(job, sources, folder.quarantined_sources(path))
         if differences:
             raise InputError(
-                f"{place} holds the results of another job: {'; '.join(differences)}. Choose another folder, ask as "
+                f"{path} holds the results of another job: {'; '.join(differences)}. Choose another folder, ask as "
                 "before, or start over with --restart, which deletes what is there"
             )
     if restart:
-        folder.clear(place)
-    folder.remove_temporary(place)
-    (place / folder.SUMMARY).unlink(missing_ok=True)  # it is out of date while a job runs
+        folder.clear(path)
+    folder.remove_temporary(path)
+    (path / folder.SUMMARY).unlink(missing_ok=True)  # it is out of date while a job runs
     now = Manifest.of(job, sources)
     if now != before:
-        now.write(place)
-    journal = Journal(place / folder.JOURNAL)
+        now.write(path)
+    journal = Journal(path / folder.JOURNAL)
     recorded = journal.read()
-    done = folder.intact(place, recorded, sources)
+    done = folder.intact(path, recorded, sources)
     if len(done) < len(recorded):
         journal.keep(done.values())
     # Last: until the manifest has what changed, the quarantine says which files may have changed.
-    folder.remove_outdated(place, done.values())
+    folder.remove_outdated(path, done.values())
     return journal, done
 
 
@@ -211,7 +211,7 @@ def _next(outcomes: "SimpleQueue[Outcome]", stall: float, engine: Engine) -> Out
 
 
 def _should_give_up(failures: Sequence[ShardFailure], shards: int) -> bool:
-    """Whether what failed so far tells that the rest will: damaged rows do so only when there is no rest."""
+    """Whether the failures so far mean that the rest will fail, too: damaged rows do so only when there is no rest."""
     return len(failures) == shards or sum(not failure.damaged for failure in failures) >= _FAILURES_TO_GIVE_UP
 
 
@@ -246,7 +246,7 @@ def summarize(
     """The summary of a job that has ended.
 
     Args:
-        job: What was asked.
+        job: The job.
         results: Of all shards that are done, in this run or before.
         failures: What could not be done.
         engine: What did it.

@@ -110,7 +110,7 @@ class Source:
     problem: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """What is written about it, which tells whether it has changed."""
+        """What is written about it, by which a change is noticed."""
         names = ("name", "bytes", "sha256", "rows", "problem")
         return {name: getattr(self, name) for name in names}
 
@@ -308,7 +308,7 @@ def _values(column: pd.Series, feature: Feature) -> pd.Series:
 
 
 def _by_text(categories: Sequence[Any]) -> Mapping[str, Any]:
-    """Categories by how they are written; yes and no in all ways in which pandas reads them."""
+    """Categories by how they are written; true and false in all forms that pandas reads."""
     truths = {text: one for one in categories if isinstance(one, bool) for text in (f"{one}".lower(), f"{one}".upper())}
     return truths | {str(category): category for category in categories}
 

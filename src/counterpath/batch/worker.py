@@ -28,7 +28,7 @@ from counterpath.utils.importing import import_object
 class Worker:
     """Does shards, one after the other, with a model that is loaded when the first one comes.
 
-    It computes with one thread: there are as many workers as cores, and answers do not depend on how many.
+    It computes with one thread: there are as many workers as cores, and results do not depend on how many.
     """
 
     def __init__(self, task: Task) -> None:

@@ -64,9 +64,7 @@ def batch(
     from counterpath.explainer.explainer import Explainer
     from counterpath.explanation.milestones import END, MILESTONES
 
-    options.check_positive("--workers", workers)
-    options.check_positive("--shard-rows", shard_rows)
-    options.check_positive("--stall", stall)
+    options.check_positive(workers=workers, shard_rows=shard_rows, stall=stall)
     chosen, device_kind = _engine(engine, address, workers, device)
     explainer = Explainer.load(model_folder, model=options.user_model(model), device="cpu")
     paths = MILESTONES if milestones else END

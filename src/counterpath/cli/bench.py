@@ -28,10 +28,10 @@ def bench(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Small models and few rounds: seconds, not minutes.")] = False,
     threads: Annotated[int | None, typer.Option(help="Threads on the CPU; by default torch's choice.")] = None,
-    seed: Annotated[int, typer.Option(help="Of random models and of the order of the implementations.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of random models and of the order in which variants take turns.")] = 0,
     device: options.Device = "auto",
     tf32: Annotated[
-        bool, typer.Option("--tf32", help="Let all of them round the factors of products to TF32.")
+        bool, typer.Option("--tf32", help="Let all variants round the factors of products to TF32.")
     ] = False,
     out: Annotated[
         Path | None, typer.Option(help="A .json file for all figures, or a .md file for the tables.")
@@ -45,8 +45,7 @@ def bench(
     from counterpath.utils.devices import resolve_device
     from counterpath.utils.files import write_json, write_text
 
-    options.check_positive("--rows", rows)
-    options.check_positive("--threads", threads)
+    options.check_positive(rows=rows, threads=threads)
     parts = options.names(what)
     if not parts:
         raise InputError(f"--what names nothing to measure; choose some of: {', '.join(PARTS)}")

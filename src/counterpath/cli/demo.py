@@ -33,7 +33,7 @@ def demo(
     device: options.Device = "auto",
 ) -> None:
     """The main job on shipped data: fit, explain, compare, report."""
-    options.check_positive("--rows", rows)
+    options.check_positive(rows=rows)
     from counterpath.data import datasets
     from counterpath.explainer.compare import compare
     from counterpath.utils.devices import resolve_device

@@ -1,6 +1,7 @@
 """`counterpath evaluate`."""
 
 import math
+from collections.abc import Hashable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -56,7 +57,7 @@ def evaluate(
     from counterpath.utils.files import write_json
 
     Request(confidence=confidence)  # raises an error if there is no such confidence
-    options.check_positive("--rows", rows)
+    options.check_positive(rows=rows)
     compared = check_methods(options.names(methods))
     resolve_device(device)
     if out is not None and out.is_dir():
@@ -164,12 +165,7 @@ def rejected_rows(labels: "np.ndarray", predicted: "np.ndarray", target: Any) ->
     return cast("np.ndarray", rejected.astype(bool))
 
 
-def _records(table: "pd.DataFrame") -> list[dict[str, Any]]:
-    """The rows of a table for JSON, which has no NaN."""
-    return [
-        {
-            str(key): None if isinstance(value, float) and not math.isfinite(value) else value
-            for key, value in row.items()
-        }
-        for row in table.reset_index().to_dict("records")
-    ]
+def _records(table: "pd.DataFrame") -> list[dict[Hashable, Any]]:
+    """The rows of a table for JSON, which has neither NaN nor infinity."""
+    values = table.reset_index().replace([math.inf, -math.inf], math.nan).astype(object)
+    return values.where(values.notna(), None).to_dict("records")

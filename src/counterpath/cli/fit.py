@@ -51,8 +51,7 @@ def fit(
         choose("class weight", class_weight, {"balanced": None})
     choose("way to treat missing values", missing, dict.fromkeys(MISSING))
     widths = options.numbers("the widths of hidden layers", hidden)
-    for name, value in (("--latent-dim", latent_dim), ("--epochs", epochs), ("--hidden", min(widths))):
-        options.check_positive(name, value)
+    options.check_positive(latent_dim=latent_dim, epochs=epochs, hidden=min(widths))
     resolve_device(device)
     persistence.insist_replaceable(out)
     resolve_method(method)

@@ -102,10 +102,11 @@ def numbers(option: str, text: str) -> list[int]:
         ) from None
 
 
-def check_positive(option: str, value: "Number | None") -> None:
-    """Raise an error unless the value is positive, or not given."""
-    if value is not None and not value > 0:
-        raise InputError(f"{option} must be a positive number; given {value!r}")
+def check_positive(**values: "Number | None") -> None:
+    """Raise an error unless the values of options are positive, or not given; typer's would not say what was given."""
+    for name, value in values.items():
+        if value is not None and not value > 0:
+            raise InputError(f"--{name.replace('_', '-')} must be a positive number; given {value!r}")
 
 
 def check_port(port: int) -> None:
@@ -224,7 +225,7 @@ class RequestOptions:
         for option, number in (("--max-changes", self.max_changes), ("--plans", self.plans)):
             if number is not None:
                 parse_count(option, number)
-        check_positive("--time-limit", self.time_limit)
+        check_positive(time_limit=self.time_limit)
         self._without_schema  # noqa: B018  # it raises an error if something cannot be asked for
         values = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "file"}
         given = [_OPTIONS.get(name, f"--{name.replace('_', '-')}") for name, value in values.items() if value]

@@ -45,9 +45,7 @@ def serve(
 
     It stops on SIGTERM or Ctrl-C: requests that were taken are answered, others get the status 503.
     """
-    numbers = {"--queue": queue, "--batch": batch, "--rows": rows, "--body": body, "--time-limit": time_limit}
-    for option, value in (numbers | {"--longest": longest}).items():
-        options.check_positive(option, value)
+    options.check_positive(queue=queue, batch=batch, rows=rows, body=body, time_limit=time_limit, longest=longest)
     options.check_port(port)
     if time_limit > longest:
         raise InputError(
