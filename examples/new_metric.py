@@ -50,9 +50,8 @@ def main() -> None:
         moved = (new - old).abs().mean(0)
         hard = torch.zeros(encoder.width, dtype=torch.bool)
         hard[encoder.columns(*HARD)] = True
-        print(
-            f"{result.request['method']:8} {result.valid.mean():6.0%} {moved[hard].mean():6.3f} {moved[~hard].mean():6.3f}"
-        )
+        means = f"{moved[hard].mean():6.3f} {moved[~hard].mean():6.3f}"
+        print(f"{result.request['method']:8} {result.valid.mean():6.0%} {means}")
 
 
 if __name__ == "__main__":

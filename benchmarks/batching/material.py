@@ -7,6 +7,7 @@ import pandas as pd
 import counterpath as cp
 
 SMALL = {"hidden": (32, 16), "epochs": 10, "n_centers": 20, "progress": False, "device": "cpu"}
+"""A fit of seconds, for jobs whose results need not be good."""
 TRAINING_ROWS = 1000  # enough for a model that finds something, fitted in seconds
 ID = "applicant"
 OPTIONS = ("--target-class", "1", "--method", "nearest", "--id", ID, "--device", "cpu")

@@ -13,7 +13,7 @@ import pytest
 
 import counterpath as cp
 from counterpath.batch import run
-from counterpath.batch.results import STATUS_TYPES
+from counterpath.explanation.io import STATUS_TYPES
 from counterpath.utils.errors import InputError
 from tests.tables import features, mixed
 

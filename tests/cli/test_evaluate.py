@@ -46,11 +46,11 @@ def test_evaluate_needs_labels_that_the_model_knows(
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".json"])
-@pytest.mark.parametrize("made", [make(), make_plans()], ids=["one plan", "plans"])
+@pytest.mark.parametrize("explanation", [make(), make_plans()], ids=["one plan", "plans"])
 def test_evaluate_refuses_what_explain_wrote(
-    made: Explanation, suffix: str, model_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    explanation: Explanation, suffix: str, model_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / f"rows{suffix}"
-    {".csv": made.to_csv, ".parquet": made.to_parquet, ".json": made.to_json}[suffix](file)
+    {".csv": explanation.to_csv, ".parquet": explanation.to_parquet, ".json": explanation.to_json}[suffix](file)
     assert main(["evaluate", str(model_folder), str(file)]) == 2
     assert f"rows{suffix} is what explain wrote, and has no labels" in capsys.readouterr().err

@@ -112,7 +112,7 @@ def test_a_request_is_recorded_and_can_be_repeated(
     request.write_text(json.dumps(asked), encoding="utf-8")
     assert main([*explain, "--request", str(request), "--out", str(third)]) in (0, 3)
     answers = [json.loads(path.read_text(encoding="utf-8")) for path in (first, again, third)]
-    assert all(answer.pop("made")["versions"] for answer in answers)  # beside when it was made, all is the same
+    assert all(answer.pop("provenance")["versions"] for answer in answers)  # beside when it was, all is the same
     assert answers[0] == answers[1] == answers[2]
     capsys.readouterr()
     for value, text in (

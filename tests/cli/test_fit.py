@@ -20,11 +20,11 @@ def test_a_model_of_the_users_own(loans_file: Path, few: Path, tmp_path: Path) -
         "from torch import manual_seed, nn\nmanual_seed(0)\nscore = nn.Sequential(nn.Linear(7, 4), nn.Linear(4, 1))\n"
     )
     (tmp_path / "scoring.py").write_text(code)
-    made = ("--model", "scoring:score")
-    fit = run("fit", loans_file, *SMALL_FIT, *made, "--out", "own", folder=tmp_path)
+    model = ("--model", "scoring:score")
+    fit = run("fit", loans_file, *SMALL_FIT, *model, "--out", "own", folder=tmp_path)
     assert (fit.returncode, fit.stderr) == (0, "")
     assert "Sequential, classes: no, yes" in fit.stdout
-    assert run("explain", "own", few, *made, "--target-class", "yes", folder=tmp_path).returncode in (0, 3)
+    assert run("explain", "own", few, *model, "--target-class", "yes", folder=tmp_path).returncode in (0, 3)
     without = run("explain", "own", few, folder=tmp_path)
     assert without.returncode == 2
     assert "Sequential, which is not stored" in without.stderr

@@ -21,7 +21,11 @@ from counterpath.batch.sources import Shard
 WORKERS_PER_GPU = 6
 """While the GPU computes for some of them, the others read, round and write; each takes memory of the GPU."""
 _MODULE = "counterpath.batch.worker"
+<<<<<<< HEAD
 _NO_SHARD = Shard(0, 0, 0, 0)  # what a worker that cannot even start has to report about: no rows of no file
+=======
+_NO_SHARD = Shard(0, 0, 0, 0)  # of which a worker that cannot be started fails
+>>>>>>> batchcli
 
 
 class Local:

@@ -15,6 +15,7 @@ from counterpath.data.schema import KINDS, Feature, Schema
 from counterpath.data.status import FOUND, StatusCode
 from counterpath.explainer.explainer import Explainer
 from counterpath.explanation import Explanation
+from counterpath.explanation.io import STATUS_TYPES
 from counterpath.explanation.milestones import END, keep_of
 from counterpath.explanation.tables import (
     CHANGES,
@@ -35,12 +36,7 @@ STEP = "step"
 MEASURED = (*MEASURES, "steps")
 RESERVED = (*ORIGIN, PLAN, *STATUS, *OUTCOME, *MEASURED)
 """What a feature that is called so is not called in the results: see `feature_columns`."""
-STATUS_TYPES = {
-    "fallback": pa.bool_(),
-    "binding": pa.list_(pa.struct([("kind", pa.string()), ("feature", pa.string()), ("reach", pa.float64())])),
-    "imputed": pa.list_(pa.string()),
-}
-"""The types of the columns of a status that are not text."""
+_STATUS_TYPES = {"fallback": pa.bool_(), **STATUS_TYPES}
 UNUSABLE = "unusable"
 """The status of a row with a value that cannot be used; its reason names the column and the value."""
 UNUSABLE_TEXT = "The row has a value that cannot be used, so it was not explained; its reason names it."
@@ -54,7 +50,7 @@ def counterfactuals_schema(schema: Schema, classes: Sequence[Any], ids: pa.Schem
         [
             *_origin_fields(ids, plans),
             *_feature_fields(schema, RESERVED),
-            *((name, STATUS_TYPES.get(name, pa.string())) for name in STATUS),
+            *((name, _STATUS_TYPES.get(name, pa.string())) for name in STATUS),
             *((name, outcome.get(name, pa.float64())) for name in OUTCOME),
             *((name, pa.float64()) for name in MEASURED),
         ]

@@ -23,6 +23,7 @@ EXIT_CODES = {
     4: "a batch is done but for some shards, which are in quarantine; the summary names them",
     130: "stopped by Ctrl-C",
 }
+"""2 is what command lines commonly return for wrong usage, and 130 for SIGINT; 3 and 4 are free."""
 _HELP = "Counterfactual explanations with realistic paths.\n\nExit codes:\n\n" + "\n\n".join(
     f"{code}: {meaning}." for code, meaning in EXIT_CODES.items()
 )

@@ -199,7 +199,11 @@ STATUS_TYPES = {
 
 def write_parquet(table: pd.DataFrame, path: Path) -> Path:
     """Write a table with its index."""
+<<<<<<< HEAD
     from pyarrow import parquet
+=======
+    import pyarrow.parquet as pq
+>>>>>>> batchcli
 
     try:
         typed = pa.Table.from_pandas(table)
