@@ -119,8 +119,8 @@ def test_medians_skip_what_is_missing() -> None:
     assert median([None]) is None
 
 
-def test_boundary_metric_is_finite(parts) -> None:  # type: ignore[no-untyped-def]
-    assert boundary_metric(parts.classifier, torch.randn(500, 3))["trace_near"] > 0
+def test_boundary_metric_is_finite(search_models) -> None:  # type: ignore[no-untyped-def]
+    assert boundary_metric(search_models.classifier, torch.randn(500, 3))["trace_near"] > 0
 
 
 def _right(x: Tensor) -> Tensor:
