@@ -4,6 +4,7 @@ Data and tables go to standard output, messages to standard error. What a comman
 import libraries when they run, so that `--help` is shown at once.
 """
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Annotated
 
@@ -39,7 +40,13 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "serve": serve.serve,
     "app": app.app,
 }
-_commands = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+_commands = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    # Boxes are for a terminal. Elsewhere plain text is easier to search, and is there in half the time.
+    rich_markup_mode="rich" if sys.stdout.isatty() else None,
+)
 for _name, _function in COMMANDS.items():
     _commands.command(_name)(_function)
 

@@ -53,7 +53,7 @@ def batch(
     stall: Annotated[float, typer.Option(help="Give up if no shard is finished within so many seconds.")] = 900.0,
     restart: Annotated[bool, typer.Option("--restart", help="Delete what is in OUT and start over.")] = False,
 ) -> None:
-    """Explain every row of many files, from Parquet or CSV to Parquet, and go on where it was cut off.
+    """Explain the rows of many files, from Parquet or CSV to Parquet. What was cut off goes on where it was.
 
     OUT has counterfactuals/ (one row a row, in order: source, row, id columns, features, status, reason, measures),
     milestones/ if asked for, summary.json, and quarantine/ with what could not be done. The summary is printed, too.

@@ -37,7 +37,7 @@ def bench(
         Path | None, typer.Option(help="A .json file for all figures, or a .md file for the tables.")
     ] = None,
 ) -> None:
-    """Time steps and searches beside other implementations of the same work."""
+    """Time steps and searches beside other implementations of them."""
     import torch
 
     from counterpath.experiments.bench import report

@@ -47,7 +47,7 @@ def evaluate(
     *,
     report: output.ReportOptions,
 ) -> None:
-    """Measure the model on labelled rows, and compare methods on those that it rejects, and rightly so."""
+    """Measure the model on labelled rows, and compare methods. They explain rows that it rejects, and rightly so."""
     from sklearn.metrics import balanced_accuracy_score
 
     from counterpath.explainer.compare import check_methods, compare

@@ -35,7 +35,7 @@ def explain(
     *,
     report: output.ReportOptions,
 ) -> None:
-    """Find for every row what would have to change for another decision.
+    """Find what would have to change for another decision. Every row is explained by itself.
 
     Exit codes: 0 every row has its counterfactual or already had the decision; 3 done, but some rows have none, and
     their status says why (of several plans the first counts); 2 wrong input or model; 1 anything unexpected.

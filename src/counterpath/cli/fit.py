@@ -38,7 +38,7 @@ def fit(
     model: options.UserModel = None,
     out: Annotated[Path, typer.Option(help="The model directory to write.")] = Path("model"),
 ) -> None:
-    """Fit the models that explanations need to a table; a fit that was cut off goes on where it was."""
+    """Fit the models that explanations need to a table. A fit that was cut off goes on where it was."""
     if target is None and model is None:
         raise InputError("fit needs --target COLUMN, the label to learn, or --model module:attribute, a model of yours")
     from counterpath.explainer.explainer import Explainer

@@ -20,7 +20,7 @@ def reproduce(
     damping: Annotated[float | None, typer.Option(help="Added to the diagonal of every metric.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for results.json, tables and figures.")] = None,
 ) -> None:
-    """Run an experiment of the paper; a run that was cut off goes on where it was."""
+    """Run an experiment of the paper. A run that was cut off goes on where it was."""
     from counterpath.experiments import surface, tabular
 
     choose("experiment", experiment, dict.fromkeys(EXPERIMENTS))

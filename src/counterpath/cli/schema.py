@@ -27,7 +27,7 @@ def schema(
     drop: options.Columns = "",
     out: Annotated[Path | None, typer.Option(help="Where to write it; else it is printed.")] = None,
 ) -> None:
-    """Infer what the columns of a table are, as JSON to look at, to edit and to give to fit."""
+    """Infer what the columns of a table are, as JSON. Look at it, edit it, and give it to fit."""
     changes = options.overrides(overrides)
     inferred = infer_schema(options.table(data, drop), target, changes, immutable)
     if out is None:

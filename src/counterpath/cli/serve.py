@@ -41,7 +41,7 @@ def serve(
     model: options.UserModel = None,
     device: options.Device = "auto",
 ) -> None:
-    """Offer models over HTTP: explanations and predictions as JSON, described at /docs.
+    """Offer explanations and predictions over HTTP, as JSON. They are described at /docs.
 
     It stops on SIGTERM or Ctrl-C: requests that were taken are answered, others get the status 503.
     """
