@@ -168,6 +168,35 @@ def test_where_nothing_is_found_it_says_why_and_loosens_binding_constraints(page
     assert page.get_by_role("switch", name=re.compile("Lock "), checked=True).count() < 6
 
 
+@pytest.mark.parametrize("kind", ["direction", "range"])
+def test_a_direction_and_a_range_in_the_way_are_loosened_by_one_click(page: Page, kind: str) -> None:
+    for name in ("city", "size", "children", "member", "score"):
+        page.get_by_role("switch", name=f"Lock {name}", exact=True).click()
+    found = limits(page, NASTY)
+    if kind == "direction":
+        choose(found, "Direction", "only up")
+    else:
+        number(found, "At least").fill("2200")  # a little less than it is
+    number(page, "Plans").fill("1")
+    find(page)
+    expect(page.get_by_role("heading", name="No plan was found")).to_be_visible()
+    press(page, f"Let {NASTY} go down, too" if kind == "direction" else f"Drop the range of {NASTY}")
+    expect(plan(page, 1).get_by_role("list", name="What changes in plan 1")).to_contain_text(NASTY)
+    expect(found.get_by_text("Limits: none")).to_be_visible()
+
+
+def test_a_limit_of_changes_in_the_way_is_loosened_by_one_click(page: Page) -> None:
+    for name in (NASTY, "score"):
+        page.get_by_role("switch", name=f"Lock {name}", exact=True).click()
+    number(page, "Most changes").fill("1")
+    number(page, "Plans").fill("1")
+    find(page)
+    expect(plan(page, 1)).to_contain_text("max_changes: 1")
+    press(page, "Allow more than 1 changes")
+    expect(number(page, "Most changes")).to_have_value("")
+    expect(plan(page, 1)).not_to_contain_text("max_changes")
+
+
 def test_the_slider_moves_along_the_path(page: Page) -> None:
     number(page, "Plans").fill("1")
     find(page)

@@ -14,7 +14,6 @@ from counterpath.explanation import Explanation, StatusCode, summary, wording
 from counterpath.explanation.tables import BY_ROW
 from counterpath.explorer import elements
 from counterpath.explorer.figures_group import FEW, SHARES, changes_figure, measures_figure, shares_figure
-from counterpath.explorer.results import Tables
 from counterpath.explorer.state import describe_rows
 
 COLUMNS = {
@@ -152,17 +151,14 @@ class GroupResults:
         result: The explanation.
         summary: Its summary over all, so that nothing long is computed here.
         on_open: Called with a row that is to be looked at alone.
-        on_tables: Called with the tables that are shown, by their headings, when they change.
+
+    Attributes:
+        tables: The tables by group that are shown now, by their headings.
     """
 
-    def __init__(
-        self,
-        result: Explanation,
-        summary: pd.DataFrame,
-        on_open: Callable[[pd.DataFrame], None],
-        on_tables: Callable[[Tables], None],
-    ) -> None:
-        self._result, self._on_open, self._on_tables = result, on_open, on_tables
+    def __init__(self, result: Explanation, summary: pd.DataFrame, on_open: Callable[[pd.DataFrame], None]) -> None:
+        self._result, self._on_open = result, on_open
+        self.tables: dict[str, pd.DataFrame] = {}
         with elements.section("group-numbers", "In short"), ui.element("dl").classes("cp-keys"):
             for name, number in key_numbers(summary).items():
                 with ui.element("div"):
@@ -194,7 +190,8 @@ class GroupResults:
         if by != self._by.value:
             return  # another one was chosen in the meantime
         self._keys, self._labels = keys, summary.index.tolist()
-        self._on_tables({f"By {by}": summary.reset_index()})
+        self.tables.clear()
+        self.tables[f"By {by}"] = summary.reset_index()
         groups = {index: wording.value(label) for index, label in enumerate(self._labels)}
         self._group.set_options({_ALL_GROUPS: _EVERYBODY} | groups, value=_ALL_GROUPS)
         self._show_changes()

@@ -239,10 +239,9 @@ class GroupView:
         summary = await asyncio.to_thread(result.summary)
         self._results.clear()
         with self._results:
-            found = GroupResults(
-                result, summary, on_open=self._on_open, on_tables=lambda tables: self._downloads.offer(result, tables)
-            )
-            await found.regroup()
+            results = GroupResults(result, summary, self._on_open)
+            await results.regroup()
+        self._downloads.offer(result, results.tables)
         self._task.show_idle(f"{len(rows)} people explained.")
 
     def _show_progress(self, done: int, total: int) -> None:

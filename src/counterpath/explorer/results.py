@@ -336,7 +336,7 @@ class Downloads:
 
         Args:
             result: The explanation.
-            tables: Further tables for a report, by their headings.
+            tables: Further tables for a report, by their headings; those that are in it at the click.
         """
         self._result, self._tables = result, tables
         self._row.set_visibility(result is not None)
@@ -344,5 +344,5 @@ class Downloads:
     async def _save(self, suffix: str) -> None:
         if self._result is not None:
             with elements.show_errors(self._error):
-                content = await asyncio.to_thread(file_content, self._result, suffix, self._tables)
+                content = await asyncio.to_thread(file_content, self._result, suffix, dict(self._tables))
                 ui.download.content(content, f"{self._name}.{suffix}", FORMATS[suffix][0])
