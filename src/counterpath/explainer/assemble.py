@@ -44,9 +44,9 @@ def table_of(
     """
     if keep == END:
         return None
-    schema, whose = models.encoder.schema, torch.arange(len(group.steps), device=group.steps.device)
+    schema, every = models.encoder.schema, torch.arange(len(group.steps), device=group.steps.device)
     numbers, tables = numeric_features(schema, factuals), []
-    for rows in whose.split(_PATHS_AT_ONCE):
+    for rows in every.split(_PATHS_AT_ONCE):
         table = _points(models, paths.select(rows), group.index[rows], group.factual[rows], factuals)
         tables.append(only_milestones(table, schema, numbers) if keep == MILESTONES else table)
     return pd.concat(tables, ignore_index=True)
@@ -124,11 +124,11 @@ def _points(models: FittedModels, paths: Paths, index: Tensor, factual: Tensor, 
         "map_y": where[:, 1],
     }
     names = list(schema.names)
-    asked = factuals[names].iloc[index.cpu().numpy()]
-    whose = paths.row[~first]
-    decoded = decoded_rows(models.encoder, paths.x[~first], factual[whose], asked.iloc[whose.cpu().numpy()])
+    original = factuals[names].iloc[index.cpu().numpy()]
+    row = paths.row[~first]
+    decoded = decoded_rows(models.encoder, paths.x[~first], factual[row], original.iloc[row.cpu().numpy()])
     decoded = decoded[names]
-    frame = interleaved(decoded, (~first).nonzero()[:, 0].cpu().numpy(), asked, starts.cpu().numpy())
+    frame = interleaved(decoded, (~first).nonzero()[:, 0].cpu().numpy(), original, starts.cpu().numpy())
     points = pd.DataFrame({"row": index[paths.row].cpu().numpy(), "step": step.cpu().numpy()})
     ends = pd.DataFrame({name: values.double().cpu().numpy() for name, values in extra.items()})
     return pd.concat([points, frame, ends], axis=1).set_axis(path_columns(schema.names), axis=1)

@@ -60,12 +60,12 @@ class Comparison:
         names = list(self.results) if methods is None else list(methods)
         chosen = [choose("method", name, self.results) for name in names]
         first = chosen[0]
-        walks = {name: result.path(i) for name, result in zip(names, chosen, strict=True)}
+        paths = {name: result.path(i) for name, result in zip(names, chosen, strict=True)}
         asked = wording.outcome(wording.value(first.request["target_class"])), float(first.request["confidence"])
         return draw_side_by_side(
             first.landscape,
-            walks,
-            {name: path_features(steps, first.schema.names) for name, steps in walks.items()},
+            paths,
+            {name: path_features(steps, first.schema.names) for name, steps in paths.items()},
             numeric_features(first.schema, first.factuals),
             f"Row {wording.value(i)}, by {len(names)} method{'s' if len(names) != 1 else ''}",
             asked,
