@@ -16,7 +16,7 @@ SAYS = {
     "own_torch_model": "Representation: the output of the layer 'features'",
     "xgboost_model": "counterfactuals the probability 0.6 or more.",
     "own_generator": "Our uncertainty tells data from empty space: AUC 0.9",
-    "spark": "Other batches give the same answers: True",
+    "spark": "Other batches give the same results: True",
     "own_method": "towards-accepted  found",
     "new_metric": "mean distance that features move, of their range",
 }

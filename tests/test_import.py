@@ -11,8 +11,8 @@ import counterpath as cp
 
 NEEDED = {"torch", "pandas", "sklearn.base"}
 """The libraries that an Explainer cannot do without."""
-OTHERS = {"counterpath", "jaxtyping", "safetensors"}
-"""What is loaded beside them and what they load themselves."""
+OTHERS = {"counterpath", "jaxtyping", "narwhals", "numpy", "pyarrow", "safetensors", "scipy"}
+"""What may be loaded beside them and what they load themselves."""
 
 
 def loaded(code: str) -> set[str]:
@@ -32,6 +32,7 @@ def test_an_explainer_and_the_data_sets_load_what_they_need_and_nothing_to_draw_
     """Not sklearn.cluster, say, which is for those who fit, nor matplotlib."""
     more = loaded("import counterpath as cp; cp.Explainer; cp.datasets") - loaded(f"import {', '.join(NEEDED)}")
     assert {name.split(".")[0] for name in more} <= OTHERS
+    assert "pyarrow.parquet" not in more
 
 
 def test_how_torch_waits_is_set_before_it_is_imported() -> None:

@@ -22,28 +22,25 @@ _WIDTH = 120
 SUFFIX = ".html"
 
 
-def say(message: str) -> None:
-    """Print a message that is not part of the result, to standard error."""
+def show(text: str, *, stderr: bool = False) -> None:
+    """Print a piece of the result."""
     from rich.console import Console
 
-    Console(stderr=True).print(message, highlight=False, soft_wrap=True, markup=False)
+    Console(stderr=stderr).print(text, highlight=False, soft_wrap=True, markup=False)
+
+
+def say(message: str) -> None:
+    """Print a message that is not part of the result, to standard error."""
+    show(message, stderr=True)
 
 
 def fail(message: str) -> int:
     """Print what was wrong in one line; returns the exit code."""
     from rich.console import Console
 
-    console = Console(stderr=True)
-    console.print("[bold red]error:[/] ", end="")
-    console.print(" ".join(message.split()), highlight=False, soft_wrap=True, markup=False)
+    Console(stderr=True).print("[bold red]error:[/] ", end="")
+    say(" ".join(message.split()))
     return 2
-
-
-def show(text: str) -> None:
-    """Print a piece of the result."""
-    from rich.console import Console
-
-    Console().print(text, highlight=False, soft_wrap=True, markup=False)
 
 
 def show_table(title: str, rows: Sequence[Mapping[Any, Any]]) -> None:
