@@ -54,7 +54,7 @@ def main() -> None:
     people = people[explainer.predict(people) == 0].head(25)
     result = explainer.explain(people, target_class=1, confidence=0.6)
     print(result, "\n")
-    print("Representation:", result.request["representation"])
+    print("Representation:", result.request["representation_layer"])
 
     # Nothing is taken on trust: encode what was returned, and ask the network.
     with torch.no_grad():

@@ -4,6 +4,7 @@ import counterpath  # noqa: F401  # isort: skip: it says how torch waits, and co
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import jaxtyping
 import numpy as np
 import pandas as pd
@@ -22,6 +23,11 @@ from counterpath.models.training import Run, seeded
 from counterpath.models.vae import VAE, VAETraining, fit_vae
 from counterpath.search.problem import SearchModels
 from tests.tables import LABEL, mixed, small
+
+hypothesis.settings.register_profile(
+    "counterpath", deadline=None
+)  # how long an example takes is not tested: cores are shared
+hypothesis.settings.load_profile("counterpath")
 
 WHOLE = {"service", "batch", "bench", "cli", "experiments", "explainer", "explorer"}
 """The folders of tests that run all of it, from a table to an answer; those of the search_models check the shapes."""

@@ -211,10 +211,10 @@ def test_the_files_hold_no_model_of_the_user_and_ask_for_it(fitted: dict[str, cp
 
 def test_another_model_than_the_one_of_the_fit_is_refused(fitted: dict[str, cp.Explainer], tmp_path: Path) -> None:
     fitted["torch"].save(tmp_path / "torch")
-    with pytest.raises(InputError, match="answers otherwise than"):
+    with pytest.raises(InputError, match="predicts otherwise than"):
         cp.load(tmp_path / "torch", model=Net(seed=1))
     fitted["forest"].save(tmp_path / "forest")
-    with pytest.raises(InputError, match="answers otherwise than"):
+    with pytest.raises(InputError, match="predicts otherwise than"):
         cp.load(tmp_path / "forest", model=forest(seed=1))
     with pytest.raises(InputError, match="cannot be asked for probabilities"):
         cp.load(tmp_path / "forest", model="forest")

@@ -1,8 +1,8 @@
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from importlib.metadata import EntryPoint
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -126,32 +126,29 @@ def test_a_foreign_method_is_checked_and_named(
         models.search(method, feasible, target, SearchOptions())
 
 
-class _Point:
-    """An entry point of a package."""
+STRAIGHT, BROKEN = Odd(lambda paths: paths), 7
 
-    def __init__(self, name: str, package: str, found: Any = None) -> None:
-        self.name, self.value, self._found = name, f"{package}:method", found
-        self.dist = SimpleNamespace(name=package)
 
-    def load(self) -> Any:
-        return self._found
+def _point(name: str, package: str, found: str = "STRAIGHT") -> EntryPoint:
+    """An entry point as an installed package has it, to something of this module."""
+    return EntryPoint(name, f"{__name__}:{found}", methods.GROUP)._for(SimpleNamespace(name=package))  # type: ignore[attr-defined, no-any-return]
 
 
 @pytest.fixture
-def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[_Point]]:
+def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[EntryPoint]]:
     """The entry points that are found."""
-    points: list[_Point] = []
+    points: list[EntryPoint] = []
     monkeypatch.setattr(methods, "entry_points", lambda group: points if group == methods.GROUP else [])
     methods._registered.cache_clear()
     yield points
     methods._registered.cache_clear()
 
 
-def test_a_package_registers_a_method_by_an_entry_point(installed: list[_Point]) -> None:
-    installed.append(_Point("straight", "recourse-plus", Odd(lambda paths: paths)))
-    assert isinstance(resolve_method("straight"), Odd)
+def test_a_package_registers_a_method_by_an_entry_point(installed: list[EntryPoint]) -> None:
+    installed.append(_point("straight", "recourse-plus"))
+    assert resolve_method("straight") is STRAIGHT
     assert method_names()[-1] == "straight"
-    installed.append(_Point("broken", "recourse-plus", 7))
+    installed.append(_point("broken", "recourse-plus", "BROKEN"))
     methods._registered.cache_clear()
     with pytest.raises(InputError, match="the method 'broken' of recourse-plus is 7; expected a Method"):
         resolve_method("broken")
@@ -159,9 +156,9 @@ def test_a_package_registers_a_method_by_an_entry_point(installed: list[_Point])
 
 @pytest.mark.parametrize(("name", "packages"), [("rsgd", ["counterpath", "one"]), ("straight", ["one", "two"])])
 def test_two_methods_of_one_name_are_an_error_that_names_both_packages(
-    name: str, packages: list[str], installed: list[_Point]
+    name: str, packages: list[str], installed: list[EntryPoint]
 ) -> None:
-    installed.extend(_Point(name, package) for package in packages if package != "counterpath")
+    installed.extend(_point(name, package) for package in packages if package != "counterpath")
     with pytest.raises(InputError, match=f"two packages have a method '{name}': {packages[0]} and {packages[1]}"):
         resolve_method("sgd")
 
