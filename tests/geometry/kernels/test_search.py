@@ -8,12 +8,12 @@ import torch
 
 import counterpath as cp
 from counterpath.geometry import kernels
-from counterpath.geometry.linearize import jacobian, jacobian_autodiff
+from counterpath.geometry.metric import jacobian, jacobian_autodiff
 from counterpath.search import descent
 from counterpath.search.feasible import FeasibleSet
+from counterpath.search.method import SearchModels, SearchOptions
 from counterpath.search.methods import METHODS, geometry_of, search
 from counterpath.search.objective import Objective, Target
-from counterpath.search.problem import SearchModels, SearchOptions
 from counterpath.search.step import slope
 from counterpath.search.traverse import Trajectory, at_confidence, traverse
 from tests.conftest import random_classifier, random_vae
