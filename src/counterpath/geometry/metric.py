@@ -20,7 +20,7 @@ Metrics are float64 whatever the model computes in: where the uncertainty is ste
 another, more than float32 can hold, and the d×d algebra is a negligible part of the work.
 
 A linearisation is the value of a module and its Jacobian, in one pass. Tangents travel forward beside the value: a
-batch of d tangent vectors per row, stored as `(d, n, features)`, so that a linear layer is one matrix product for all of
+batch of d tangent vectors per row, stored as `(d, n, features)`, so a linear layer is one matrix product for all of
 them; `(d, 1, features)` as long as all rows have the same. `push` holds one closed-form rule a layer; a layer without a
 rule is pushed through by `torch.func`, so any module works. A new layer registers its rule beside itself:
 
