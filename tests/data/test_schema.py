@@ -34,7 +34,7 @@ def test_changed_copies_leave_the_original_as_it_was():
     assert SCHEMA.immutable == ("age",)
     with pytest.raises(InputError, match="unknown column 'income'"):
         SCHEMA.with_immutable("income")
-    with pytest.raises(InputError, match="a feature has no maximum; choose from: categories, immutable"):
+    with pytest.raises(InputError, match="a feature has no maximum; choose from: actionable, categories"):
         SCHEMA.replace("age", maximum=3)
 
 

@@ -1,10 +1,11 @@
-"""What the columns of a table are: their kind, legal values, transform, and whether they may change."""
+"""What the columns of a table are: their kind, legal values and names, and whether they may change."""
 
 import dataclasses
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from types import NoneType
 from typing import Any, TypeAlias
@@ -80,6 +81,14 @@ TRANSFORMS: dict[str, Transform] = {
 """The transforms by name; log1p is defined above −1."""
 
 
+ANY, OBSERVED = "any", "observed"
+"""Which numbers are legal beside bounds and step: all, or those that the training rows have."""
+ZERO, OWN = "zero", "own"
+"""Where the grid of a step starts: at 0, or at the value that a person has."""
+_PLACES = 12
+"""The most decimal places of a step: a smaller one is below what float64 tells apart in numbers from 1,000."""
+
+
 @dataclass(frozen=True)
 class Feature:
     """One column of a table.
@@ -93,6 +102,18 @@ class Feature:
         immutable: Whether a counterfactual must leave it as it is.
         categories: The values of a feature whose kind has categories, in the order of their numbers: a binary feature
             is encoded as 0 for the first one and 1 for the second. A boolean feature need not list them.
+        actionable: Whether a person can change it. What is not is locked in every request that does not unlock it.
+        step: Legal numbers are multiples of it, for instance 50 euros or half a per cent; None for any number.
+        step_from: Where the multiples start: "zero", or "own" for steps up and down from the value that a person has.
+        values: Which numbers are legal: "any", "observed" for those of the training rows, or a list of them.
+        min_change: A change by less is none: whoever changes the feature changes it by at least as much.
+        label: What people call it; its name by default.
+        unit: What its numbers count, for instance "hours".
+        description: What it means.
+        phrase: A change of it in words, with {new} and {old}: "you worked {new} instead of {old} hours a week".
+        category_labels: By category, as text, what people call it.
+
+    A person's own value may stay in any case.
     """
 
     name: str
@@ -102,6 +123,16 @@ class Feature:
     transform: str = "identity"
     immutable: bool = False
     categories: Sequence[Any] = ()
+    actionable: bool = True
+    step: Number | None = None
+    step_from: str = ZERO
+    values: str | Sequence[Number] = ANY
+    min_change: Number = 0
+    label: str = ""
+    unit: str = ""
+    description: str = ""
+    phrase: str = ""
+    category_labels: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         kind = choose(f"kind of feature {self.name!r}:", self.kind, KINDS)
@@ -109,10 +140,17 @@ class Feature:
         # NumPy's scalars have no JSON form, and a schema is often written from `frame[column].unique()`.
         plain = tuple(value.item() if isinstance(value, np.generic) else value for value in self.categories)
         object.__setattr__(self, "categories", plain or kind.values)
+        if not isinstance(self.values, str):
+            object.__setattr__(self, "values", tuple(sorted({float(value) for value in self.values})))
+        object.__setattr__(self, "category_labels", {str(key): text for key, text in self.category_labels.items()})
         if kind.categories is None:
             self._check_number(kind, transform)
+            self._check_step(kind)
         else:
             self._check_categories(kind, *kind.categories)
+        unknown = self.category_labels.keys() - {str(category) for category in self.categories}
+        if unknown:
+            raise InputError(f"{self._named} has a label for {sorted(unknown)[0]!r}, which is no category of it")
 
     def _check_number(self, kind: Kind, transform: Transform) -> None:
         if self.categories:
@@ -133,9 +171,44 @@ class Feature:
         if self.lower is not None and self.upper is not None and self.lower > self.upper:
             raise InputError(f"{self._named} has lower={self.lower} above upper={self.upper}; swap them?")
 
+    def _check_step(self, kind: Kind) -> None:
+        """Raise an error unless some legal number is left by step, values and bounds."""
+        choose(f"start of the steps of feature {self.name!r}:", self.step_from, dict.fromkeys((ZERO, OWN)))
+        if isinstance(self.values, str):
+            choose(f"values of feature {self.name!r}:", self.values, dict.fromkeys((ANY, OBSERVED)))
+        if not math.isfinite(self.min_change) or self.min_change < 0:
+            raise InputError(f"{self._named} has min_change={self.min_change!r}; expected a number from 0")
+        if self.step is not None:
+            if not math.isfinite(self.step) or self.step <= 0 or Decimal(str(self.step)).as_tuple().exponent < -_PLACES:
+                raise InputError(f"{self._named} has step={self.step!r}; expected a positive number such as 50 or 0.005")
+            if self.values != ANY:
+                raise InputError(f"{self._named} has a step and values={self.values!r}; give it one of them")
+            if kind.whole and self.step != round(self.step):
+                raise InputError(f"{self._named} has step={self.step}; expected a whole number")
+            self._check_grid(Decimal(str(self.step)))
+        if not isinstance(self.values, str):
+            least, most = self.lower, self.upper
+            if kind.whole and any(value != round(value) for value in self.values):
+                raise InputError(f"{self._named} has values={list(self.values)}; expected whole numbers")
+            if not any((least is None or v >= least) and (most is None or v <= most) for v in self.values):
+                raise InputError(f"{self._named} has values={list(self.values)}, none of them from {least} to {most}")
+
+    def _check_grid(self, step: Decimal) -> None:
+        if self.step_from == OWN:
+            return
+        for name, bound in (("lower", self.lower), ("upper", self.upper)):
+            if bound is not None and Decimal(str(bound)) % step:
+                near = float(Decimal(str(bound)) // step * step)
+                raise InputError(
+                    f"{self._named} has step={self.step}, which does not divide {name}={bound}; try {name}={near:g}, "
+                    f"{name}={near + float(step):g}, or step_from='own'"
+                )
+
     def _check_categories(self, kind: Kind, least: int, most: Number) -> None:
         if (self.lower, self.upper, self.transform) != (None, None, "identity"):
             raise InputError(f"{self._named} has bounds or a transform; a feature with categories takes neither")
+        if (self.step, self.step_from, self.values, self.min_change) != (None, ZERO, ANY, 0):
+            raise InputError(f"{self._named} has a step, values or min_change; a feature with categories takes neither")
         for value in self.categories:
             if not isinstance(value, str | bool | int | float) or value != value:
                 raise InputError(f"{self._named} has the category {value!r}; expected text, a number or a boolean")
@@ -146,6 +219,11 @@ class Feature:
         # Python has 0 == False, so equality alone would let numbers pass for truth values.
         if kind.values and repr(self.categories) != repr(kind.values):
             raise InputError(f"{problem}; expected {kind.values}, or none; the kind 'binary' takes any two values")
+
+    @property
+    def title(self) -> str:
+        """What people call it."""
+        return self.label or self.name
 
     @property
     def _named(self) -> str:
@@ -164,6 +242,12 @@ def check_attributes(attributes: Mapping[str, Any]) -> None:
 class Schema:
     """The features of a table, in order; the label is not one of them.
 
+    Attributes:
+        features: The features.
+        class_labels: By class, as text, what people call the decision: {"1": "granted"}.
+        forbidden: Combinations that nobody shall be advised to become, each by feature a category, a list of them, or
+            the ends [low, high] of an interval of numbers: {"sex": "Female", "relationship": "Husband"}.
+
     Example:
         >>> schema = Schema((Feature("age", "continuous"), Feature("sex", "binary", categories=("Female", "Male"))))
         >>> schema.with_immutable("age").immutable
@@ -171,6 +255,8 @@ class Schema:
     """
 
     features: tuple[Feature, ...]
+    class_labels: Mapping[str, str] = field(default_factory=dict)
+    forbidden: tuple[Mapping[str, Any], ...] = ()
 
     @classmethod
     def infer(
@@ -192,6 +278,13 @@ class Schema:
         twice = sorted({name for name in self.names if self.names.count(name) > 1})
         if twice:
             raise InputError(f"a schema has these features more than once: {', '.join(twice)}; each needs its own name")
+        object.__setattr__(self, "class_labels", {str(key): text for key, text in self.class_labels.items()})
+        object.__setattr__(self, "forbidden", tuple(dict(each) for each in self.forbidden))
+        for combination in self.forbidden:
+            if len(combination) < 2:
+                raise InputError(f"forbidden has {combination!r}; expected at least two features, or set a bound")
+            for name in combination:
+                self[name]
 
     def __len__(self) -> int:
         return len(self.features)
@@ -213,6 +306,15 @@ class Schema:
         """The names of the features that must not change, in order."""
         return tuple(feature.name for feature in self.features if feature.immutable)
 
+    @property
+    def not_actionable(self) -> tuple[str, ...]:
+        """The names of the features that are locked unless a request unlocks them, in order."""
+        return tuple(feature.name for feature in self.features if not feature.actionable and not feature.immutable)
+
+    def class_label(self, value: Any) -> str:
+        """What people call a class."""
+        return self.class_labels.get(str(value), str(value))
+
     def index(self, name: str) -> int:
         """The index of a feature in the order."""
         return self.features.index(self[name])
@@ -221,7 +323,8 @@ class Schema:
         """A schema in which one feature has other attributes, for example `schema.replace("age", upper=80)`."""
         check_attributes(changes)
         changed = dataclasses.replace(self[name], **changes)
-        return Schema(tuple(changed if feature.name == name else feature for feature in self.features))
+        features = tuple(changed if feature.name == name else feature for feature in self.features)
+        return dataclasses.replace(self, features=features)
 
     def with_immutable(self, *names: str) -> "Schema":
         """A schema in which these features are immutable too."""
@@ -232,14 +335,21 @@ class Schema:
 
     def to_json(self) -> dict[str, Any]:
         """A value that `json.dumps` takes and `from_json` turns back into an equal schema."""
-        return {"features": [dataclasses.asdict(feature) for feature in self.features]}
+        return {
+            "features": [dataclasses.asdict(feature) for feature in self.features],
+            "class_labels": dict(self.class_labels),
+            "forbidden": [dict(combination) for combination in self.forbidden],
+        }
 
     @classmethod
     def from_json(cls, value: Any) -> "Schema":
         """Build a schema from the value of `to_json`; attributes that have a default may be left out."""
         if not isinstance(value, Mapping) or not isinstance(value.get("features"), list):
             raise InputError('a schema in JSON looks like {"features": [{"name": "age", "kind": "integer"}, …]}')
-        return cls(tuple(_feature_from_json(item) for item in value["features"]))
+        labels, forbidden = value.get("class_labels", {}), value.get("forbidden", [])
+        if not isinstance(labels, Mapping) or not isinstance(forbidden, list):
+            raise InputError('in a schema in JSON, class_labels are like {"1": "granted"}, and forbidden is a list')
+        return cls(tuple(_feature_from_json(item) for item in value["features"]), labels, tuple(forbidden))
 
     def save(self, path: str | Path) -> Path:
         """Write the schema as JSON, for people to read and change."""
@@ -264,6 +374,16 @@ _JSON_TYPES: dict[str, tuple[type, ...]] = {
     "transform": (str,),
     "immutable": (bool,),
     "categories": (list,),
+    "actionable": (bool,),
+    "step": (int, float, NoneType),
+    "step_from": (str,),
+    "values": (str, list),
+    "min_change": (int, float),
+    "label": (str,),
+    "unit": (str,),
+    "description": (str,),
+    "phrase": (str,),
+    "category_labels": (dict,),
 }
 _NEEDED = {"name", "kind"}
 
