@@ -155,7 +155,7 @@ class AtLegalRow:
         """Which rows are done."""
         constraints = here.step_constraints
         assert constraints is not None
-        return self.is_valid(legal(self.encoder, here.x, constraints.lower, constraints.upper))
+        return self.is_valid(legal(self.encoder, here.x, constraints.lower, constraints.upper, constraints.factual))
 
 
 def check_paths(method: str, validator: Validator, feasible: FeasibleSet, paths: Paths) -> None:
