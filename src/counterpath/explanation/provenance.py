@@ -9,6 +9,7 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import Any
 
+from counterpath.data.constraints import CONSTRAINTS
 from counterpath.explanation import wording
 
 LIBRARIES = ("torch", "numpy", "pandas", "scikit-learn")
@@ -22,11 +23,7 @@ REQUEST_MEANINGS = {
     "plan": "which of them is shown",
     "paths": "how much of each path is kept",
     "time_limit": "how long to search at most",
-    "lock": "features that must not change, beside immutable ones",
-    "directions": "the only way in which a feature may change",
-    "ranges": "where a feature must stay",
-    "max_changes": "how many features may change",
-    "feature_costs": "how hard a feature is to change; others have 1",
+    **{name: kind.meaning for name, kind in CONSTRAINTS.items()},
     "model": "the model under explanation",
     "seed": "of all randomness",
     "max_steps": "the most steps of a search",

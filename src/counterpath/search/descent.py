@@ -43,6 +43,7 @@ class Descent(Method):
         space: A key of `SPACES`.
         metric: A key of `METRICS`, or a function `Linearization -> (n, d, d)`.
         step_rule: A key of `STEP_RULES`, or a function `(direction, gradient) -> step`.
+        description: What it does, in a few words.
 
     Example:
         >>> Descent("rsgd-unit", space="vae", metric="pullback", step_rule="riemannian")
@@ -56,11 +57,12 @@ class Descent(Method):
         space: str = "vae",
         metric: str | Metric = "pullback",
         step_rule: str | StepRule = "euclidean",
+        description: str = Method.description,
     ) -> None:
         choose("space", space, SPACES)
         if isinstance(metric, str):
             choose("metric", metric, METRICS)
-        self.name = name
+        self.name, self.description = name, description
         self.space = space
         self.metric = metric
         self.step_rule = choose("step rule", step_rule, STEP_RULES) if isinstance(step_rule, str) else step_rule

@@ -42,15 +42,42 @@ memory."""
 
 
 METHODS: dict[str, Method] = {
-    "wachter": Descent("wachter", space="data", metric="euclidean"),
-    "ambient": Descent("ambient", space="data", metric="guided"),
-    "sgd": Descent("sgd", space="vae", metric="euclidean"),
-    "rsgd": Descent("rsgd", space="vae", metric="pullback"),
-    "rsgd-c": Descent("rsgd-c", space="vae", metric="guided"),
-    "flow": Descent("flow", space="flow", metric="euclidean"),
-    "geodesic": Geodesic(),
-    "face": Face(),
-    "nearest": Nearest(),
+    method.name: method
+    for method in (
+        Descent(
+            "wachter",
+            space="data",
+            metric="euclidean",
+            description="plain descent on the values themselves; ignores the data",
+        ),
+        Descent(
+            "ambient", space="data", metric="guided", description="descent on the values, as the classifier sees them"
+        ),
+        Descent(
+            "sgd", space="vae", metric="euclidean", description="plain descent in the latent space; may leave the data"
+        ),
+        Descent(
+            "rsgd",
+            space="vae",
+            metric="pullback",
+            description="downhill in the latent space; leaving the data is expensive",
+        ),
+        Descent(
+            "rsgd-c",
+            space="vae",
+            metric="guided",
+            description="the same, in the terms in which the classifier sees rows",
+        ),
+        Descent(
+            "flow",
+            space="flow",
+            metric="euclidean",
+            description="plain descent in the latent space of a normalizing flow",
+        ),
+        Geodesic(),
+        Face(),
+        Nearest(),
+    )
 }
 """The built-in methods.
 
@@ -141,6 +168,7 @@ def _package(point: EntryPoint) -> str:
 def _load(point: EntryPoint) -> Method:
     found = point.load()
     method = found() if isinstance(found, type) else found
-    if not isinstance(method, Method):
-        raise InputError(f"the method {point.name!r} of {_package(point)} is {method!r}; expected a Method")
+    if not isinstance(method, Method) or getattr(method, "name", "") != point.name:  # by which requests are repeated
+        wanted = f"expected a Method whose name is {point.name!r}"
+        raise InputError(f"the method {point.name!r} of {_package(point)} is {method!r}; {wanted}")
     return method
