@@ -40,10 +40,10 @@ class Descent(Method):
 
     Args:
         name: What the method is called.
+        description: What it does, in a few words.
         space: A key of `SPACES`.
         metric: A key of `METRICS`, or a function `Linearization -> (n, d, d)`.
         step_rule: A key of `STEP_RULES`, or a function `(direction, gradient) -> step`.
-        description: What it does, in a few words.
 
     Example:
         >>> Descent("rsgd-unit", space="vae", metric="pullback", step_rule="riemannian")
@@ -53,11 +53,11 @@ class Descent(Method):
     def __init__(
         self,
         name: str,
+        description: str = Method.description,
         *,
         space: str = "vae",
         metric: str | Metric = "pullback",
         step_rule: str | StepRule = "euclidean",
-        description: str = Method.description,
     ) -> None:
         choose("space", space, SPACES)
         if isinstance(metric, str):

@@ -1,17 +1,5 @@
 """The methods by name: built in, or registered by other packages; and the one way in which they are run.
 
-| name | space | how |
-|---|---|---|
-| `wachter` | X | gradient descent |
-| `ambient` | X | Riemannian descent under M_X, the pull-back by the classifier's representation |
-| `sgd` | latent space of the VAE | gradient descent |
-| `rsgd` | latent space of the VAE | Riemannian descent under M = JμᵀJμ + JσᵀJσ |
-| `rsgd-c` | latent space of the VAE | Riemannian descent under M̂, guided by the classifier |
-| `flow` | latent space of a normalizing flow | gradient descent |
-| `geodesic` | latent space of the VAE | shortest path over a roadmap, relaxed towards a geodesic |
-| `face` | X | shortest path over a graph of training rows |
-| `nearest` | X | the nearest training row that the model accepts |
-
 A package registers a method of its own as an entry point of the group `counterpath.methods`.
 """
 
@@ -41,44 +29,18 @@ ROWS_AT_ONCE = 16384
 memory."""
 
 
-METHODS: dict[str, Method] = {
-    method.name: method
-    for method in (
-        Descent(
-            "wachter",
-            space="data",
-            metric="euclidean",
-            description="plain descent on the values themselves; ignores the data",
-        ),
-        Descent(
-            "ambient", space="data", metric="guided", description="descent on the values, as the classifier sees them"
-        ),
-        Descent(
-            "sgd", space="vae", metric="euclidean", description="plain descent in the latent space; may leave the data"
-        ),
-        Descent(
-            "rsgd",
-            space="vae",
-            metric="pullback",
-            description="downhill in the latent space; leaving the data is expensive",
-        ),
-        Descent(
-            "rsgd-c",
-            space="vae",
-            metric="guided",
-            description="the same, in the terms in which the classifier sees rows",
-        ),
-        Descent(
-            "flow",
-            space="flow",
-            metric="euclidean",
-            description="plain descent in the latent space of a normalizing flow",
-        ),
-        Geodesic(),
-        Face(),
-        Nearest(),
-    )
-}
+_BUILT_IN = (
+    Descent("wachter", "plain descent on the values themselves; ignores the data", space="data", metric="euclidean"),
+    Descent("ambient", "descent on the values, as the classifier sees them", space="data", metric="guided"),
+    Descent("sgd", "plain descent in the latent space; may leave the data", space="vae", metric="euclidean"),
+    Descent("rsgd", "downhill in the latent space; leaving the data is expensive", space="vae", metric="pullback"),
+    Descent("rsgd-c", "the same, in the terms in which the classifier sees rows", space="vae", metric="guided"),
+    Descent("flow", "plain descent in the latent space of a normalizing flow", space="flow", metric="euclidean"),
+    Geodesic(),
+    Face(),
+    Nearest(),
+)
+METHODS: dict[str, Method] = {method.name: method for method in _BUILT_IN}
 """The built-in methods.
 
 References:
