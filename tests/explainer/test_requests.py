@@ -16,7 +16,7 @@ from counterpath import StatusCode
 from counterpath.cli.options import RequestOptions
 from counterpath.data.constraints import CONSTRAINTS, Constraints
 from counterpath.explainer.request import Request
-from counterpath.explanation.provenance import REQUEST_MEANINGS
+from counterpath.explanation.wording import REQUEST_MEANINGS
 from counterpath.fitting.diagnostics import Diagnostics
 from counterpath.search import measures
 from counterpath.service.schemas import request_types
