@@ -356,7 +356,8 @@ class Constraints:
 
     def to_json(self) -> dict[str, Any]:
         """A value that `json.dumps` takes and `from_json` turns back into equal constraints."""
-        return json.loads(json.dumps({name: getattr(self, name) for name in CONSTRAINTS}))  # lists for tuples
+        value: dict[str, Any] = json.loads(json.dumps(vars(self)))  # lists for tuples
+        return value
 
     @classmethod
     def from_json(cls, value: Any) -> "Constraints":
