@@ -169,6 +169,9 @@ class RequestOptions:
     method: Annotated[str | None, typer.Option(help="How to search; by default the method of fit.")] = None
     time_limit: Annotated[float | None, typer.Option(help="How many seconds to search at most.")] = None
     lock: Annotated[list[str] | None, typer.Option(metavar="A,B", help="Features that must not change.")] = None
+    unlock: Annotated[
+        list[str] | None, typer.Option(metavar="A,B", help="Features that may change though they are not actionable.")
+    ] = None
     up: Annotated[list[str] | None, typer.Option(metavar="A,B", help="Features that may only rise.")] = None
     down: Annotated[list[str] | None, typer.Option(metavar="A,B", help="Features that may only fall.")] = None
     ranges: Annotated[
@@ -255,15 +258,16 @@ class RequestOptions:
         """What may change, as arguments of `Explainer.explain`."""
         from counterpath.data.constraints import DOWN, UP
 
-        lock, up, down = (
+        lock, unlock, up, down = (
             [name for text in texts or () for name in _split(text, ",", schema.names)]
-            for texts in (self.lock, self.up, self.down)
+            for texts in (self.lock, self.unlock, self.up, self.down)
         )
         both = [name for name in up if name in down]
         if both:
             raise InputError(f"feature {both[0]!r} is in --up and in --down; leave one, or try --lock to keep it")
         return {
             "lock": lock,
+            "unlock": unlock,
             "directions": dict.fromkeys(up, UP) | dict.fromkeys(down, DOWN),
             "max_changes": self.max_changes,
             **{name: _by_feature(each, getattr(self, name), schema) for name, each in _BY_FEATURE.items()},

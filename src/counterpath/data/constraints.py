@@ -42,6 +42,18 @@ def parse_lock(schema: Schema, value: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
+def parse_unlock(schema: Schema, value: Any) -> tuple[str, ...]:
+    """The names of features to unlock that are not actionable, each once, in alphabetical order."""
+    listed = (value,) if isinstance(value, str) else _listed(value)
+    if listed is None:
+        raise InputError(f"unlock is {value!r}; expected names of features, for instance unlock=['{schema.names[0]}']")
+    names = sorted({_feature(schema, "unlock", name).name for name in listed})
+    for name in names:
+        if schema[name].immutable:
+            raise InputError(f"unlock has {name!r}, which is immutable: fit again with a schema in which it is not")
+    return tuple(names)
+
+
 def parse_by_feature(option: str, parse: Callable[[Feature, Any], T], schema: Schema, value: Any) -> dict[str, T]:
     """The constraints of an option that has one for each of some features, in the alphabetical order of their names."""
     if value is None:
@@ -266,6 +278,7 @@ class Constraints:
 
     Attributes:
         lock: Features that must not change, whatever the schema says.
+        unlock: Features that may change though they are not actionable; what is not is locked otherwise.
         directions: By feature "up" or "down": it must not fall below, or rise above, what it is now. A binary feature
             goes up from its first category to the second.
         ranges: By feature where it must stay, in original units: (low, high) for numbers and ordinal features, either
@@ -292,6 +305,9 @@ class Constraints:
     lock: tuple[str, ...] = _kind(
         (), "features that must not change, beside immutable ones", ["age", "job"], parse_lock, _lock_bounds
     )
+    unlock: tuple[str, ...] = _kind(
+        (), "features that may change though the schema says that people cannot change them", ["job"], parse_unlock
+    )
     max_changes: int | None = _kind(None, "how many features may change", 2, parse_max_changes)
     ranges: Mapping[str, tuple[Any, ...]] = _kind(
         {},
@@ -314,7 +330,18 @@ class Constraints:
         for name in given:
             choose("kind of constraint", name, CONSTRAINTS)
         given = vars(cls()) | given
-        return cls(**{name: kind.parse(schema, given[name]) for name, kind in CONSTRAINTS.items()})
+        parsed = cls(**{name: kind.parse(schema, given[name]) for name, kind in CONSTRAINTS.items()})
+        locked = parsed.not_actionable(schema)
+        if {*schema.immutable, *parsed.lock, *locked} >= {*schema.names}:
+            raise InputError(
+                f"nothing is left that could change: all else is locked or immutable, and people cannot change "
+                f"{', '.join(locked) or 'them'}; try unlock={list(locked)!r}"
+            )
+        return parsed
+
+    def not_actionable(self, schema: Schema) -> tuple[str, ...]:
+        """The features that are locked because people cannot change them, and the request does not unlock them."""
+        return tuple(name for name in schema.not_actionable if name not in self.unlock)
 
     @property
     def bounded(self) -> bool:
@@ -343,7 +370,8 @@ class Constraints:
                 lower[:, columns] = lower[:, columns].maximum(low)
                 upper[:, columns] = upper[:, columns].minimum(high)
         locked = torch.zeros_like(x, dtype=torch.bool)
-        locked[:, encoder.columns(*encoder.schema.immutable, *self.lock)] = True
+        names = (*encoder.schema.immutable, *self.lock, *self.not_actionable(encoder.schema))
+        locked[:, encoder.columns(*names)] = True
         return Bounds(lower, upper, locked)
 
     def weights(self, encoder: Encoder) -> Float[Tensor, "D"]:

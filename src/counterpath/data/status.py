@@ -87,7 +87,7 @@ class BindingConstraint:
     """A constraint that stands in the way of a counterfactual.
 
     Attributes:
-        kind: "immutable", "lock", "up", "down", "range" or "max_changes".
+        kind: "immutable", "lock", "not_actionable", "up", "down", "range" or "max_changes".
         feature: The feature; for "max_changes" how many features may change.
         reach: The highest probability of the target with a value that the constraint forbids, all else as it is.
     """

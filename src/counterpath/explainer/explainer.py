@@ -178,6 +178,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         should_stop: ShouldStop | None = None,
         paths: str = ALL,
         lock: Iterable[str] = (),
+        unlock: Iterable[str] = (),
         directions: Mapping[str, str] | None = None,
         ranges: Mapping[str, Any] | None = None,
         max_changes: int | None = None,
@@ -197,6 +198,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
             paths: How much of every path to keep: "all" of it, only its "milestones", which tell it in a few steps, or
                 nothing but its "end". All else is the same, and the result of many rows is smaller.
             lock: Features that must not change, beside the schema's immutable ones.
+            unlock: Features that may change though they are not actionable by the schema.
             directions: By feature "up" or "down", the only way in which it may change from what it is.
             ranges: By feature where it must stay: (low, high), either of them None for an open end, for numbers and
                 ordinal features; for others the categories that are allowed.
@@ -214,6 +216,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
             paths=paths,
             plans=plans,
             lock=lock,
+            unlock=unlock,
             directions=directions or {},
             ranges=ranges or {},
             max_changes=max_changes,

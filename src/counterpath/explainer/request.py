@@ -48,6 +48,7 @@ class Request:
     paths: str = ALL
     plans: int = 1
     lock: Iterable[str] = ()
+    unlock: Iterable[str] = ()
     directions: Mapping[str, str] = field(default_factory=dict)
     ranges: Mapping[str, Any] = field(default_factory=dict)
     max_changes: int | None = None
@@ -55,8 +56,9 @@ class Request:
     time_limit: float | int | None = None
 
     def __post_init__(self) -> None:
-        lock = (self.lock,) if isinstance(self.lock, str) else tuple(self.lock)  # one name alone will do
-        object.__setattr__(self, "lock", lock)
+        for name in ("lock", "unlock"):
+            names = getattr(self, name) or ()
+            object.__setattr__(self, name, (names,) if isinstance(names, str) else tuple(names))  # one alone will do
         for name, empty in vars(Constraints()).items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, empty)
@@ -81,7 +83,12 @@ class Request:
         """As values of JSON, from which `from_json` makes an equal request; a method of the user's own by its name."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         method = self.method.name if isinstance(self.method, Method) else self.method
-        return values | {"method": method, "lock": list(self.lock), "ranges": _plain_ranges(self.ranges)}
+        return values | {
+            "method": method,
+            "lock": list(self.lock),
+            "unlock": list(self.unlock),
+            "ranges": _plain_ranges(self.ranges),
+        }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Request":

@@ -156,6 +156,7 @@ _CAUSES = {
 _BINDING = {
     "immutable": "{} is immutable",
     "lock": "{} is locked",
+    "not_actionable": "{} is not something that people can change",
     "up": "{} may only go up",
     "down": "{} may only go down",
     "range": "{} must stay within its range",

@@ -102,7 +102,9 @@ class Milestone(PathPoint):
 class Binding(Response):
     """A constraint that stands in the way of a counterfactual."""
 
-    kind: str = Field(description="What kind of constraint: immutable, lock, up, down, range or max_changes.")
+    kind: str = Field(
+        description="What kind of constraint: immutable, lock, not_actionable, up, down, range or max_changes."
+    )
     feature: str = Field(description="The feature; for max_changes how many features may change.", examples=["age"])
     reach: float = Field(description="The probability of the target if that constraint alone is dropped.")
 
@@ -344,6 +346,7 @@ def request_types(name: str, explainer: Explainer, settings: Settings) -> tuple[
     cost = Annotated[float, Field(ge=1 / _MAX_COST, le=_MAX_COST)]
     types = {
         "lock": _list(one_of(list(schema.names))),
+        "unlock": _list(one_of(list(schema.names))),
         "directions": _object(
             f"{title}Directions", {each.name: one_of(["up", "down"]) for each in ordered}, total=False
         ),
