@@ -11,7 +11,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from counterpath.data.surface import NOISE, SCALE, Surface, enters_hole, sample_surface
-from counterpath.experiments.study import Models, local_search, mean_or_none, over_seeds, vae_of
+from counterpath.experiments.tables import mean_or_none, over_seeds
+from counterpath.experiments.tabular import Models, local_search, vae_of
 from counterpath.geometry.curve import resample
 from counterpath.geometry.linearize import jacobian
 from counterpath.geometry.metric import pullback
@@ -117,7 +118,7 @@ def reproduce(
     progress: bool | None = None,
 ) -> dict[str, Any]:
     """Run the experiment for every seed, write `results.json` and the figures to `out`, and return the results."""
-    from counterpath.experiments.surface_figures import draw_all
+    from counterpath.experiments.figures import draw_surface
 
     size = choose("preset", preset, PRESETS)
     for method in methods:
@@ -130,7 +131,7 @@ def reproduce(
         paths = {name: search(scene, name, damping=damping, progress=progress) for name in methods}
         by_seed.append(measure(scene, paths, damping=damping))
         if seed == seeds[0]:
-            draw_all(scene, paths, out / "figures")
+            draw_surface(scene, paths, out / "figures")
     results = {
         "dataset": "surface",
         "preset": preset,

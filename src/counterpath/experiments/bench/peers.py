@@ -29,7 +29,8 @@ from torch import Tensor, nn
 
 from counterpath.data.axes import on_grid
 from counterpath.data.encoding import Encoder
-from counterpath.experiments.study import SETTINGS, STEPS, Study, local_search, mean_or_none
+from counterpath.experiments.tables import STEPS, mean_or_none
+from counterpath.experiments.tabular import SETTINGS, Study, local_search
 from counterpath.models.classifier import Classifier, probabilities
 from counterpath.models.vae import VAE
 from counterpath.search.measures import MEASURES

@@ -18,15 +18,18 @@ from counterpath.experiments.bench.variants import (
     TIMED_METHODS,
     VARIANTS,
     BuildStep,
+    Sizes,
+    Workload,
+    adult_workload,
     floors,
     our_runs,
     our_search,
     our_sweep,
     paper_search,
+    random_workload,
 )
-from counterpath.experiments.bench.workload import Sizes, Workload, adult_workload, random_workload
-from counterpath.experiments.study import PRESETS, SETTINGS, EncodedData, Preset, Study, assemble, fit_models
 from counterpath.experiments.tables import RIEMANNIAN
+from counterpath.experiments.tabular import PRESETS, SETTINGS, EncodedData, Preset, Study, assemble, fit_models
 from counterpath.models.training import Run
 from counterpath.search.measures import MEASURES
 from counterpath.search.traverse import at_confidence
