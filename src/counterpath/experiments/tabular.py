@@ -5,13 +5,12 @@ paths. What is measured for a row is kept in one file a run, so an experiment th
 """
 
 import hashlib
-import itertools
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -49,6 +48,7 @@ from counterpath.utils.devices import resolve_device
 from counterpath.utils.errors import InputError, choose
 from counterpath.utils.files import atomic, write_json, write_text
 
+R = TypeVar("R")
 Models = SearchModels[Classifier, VAE]
 Measured = dict[str, Tensor]
 """What was measured of a run: by measure and step or confidence, one number a row."""
@@ -139,6 +139,23 @@ class EncodedData:
     def correctly_rejected(self, classifier: Classifier) -> Float[Tensor, "k D"]:
         """The test rows of class 0 that the classifier rejects: those to be explained."""
         return self.test[(self.test_labels == 0) & (map_blocks(classifier, self.test) <= 0)]
+
+
+def describe(data: EncodedData, classifier: Classifier, rejected: int, **protocol: float) -> dict[str, Any]:
+    """How many rows there are, and how good the classifier is, which correctly rejects so many of them."""
+    return {
+        "protocol": {
+            "train_rows": len(data.train),
+            "test_rows": len(data.test),
+            "test_negatives": int((data.test_labels == 0).sum()),
+            **protocol,
+        },
+        "classifier": {
+            "balanced_accuracy_train": balanced_accuracy(classifier, data.train, data.train_labels),
+            "balanced_accuracy_test": balanced_accuracy(classifier, data.test, data.test_labels),
+            "correct_negatives": rejected,
+        },
+    }
 
 
 @dataclass(frozen=True)
@@ -268,6 +285,13 @@ def reproduce(
     return results
 
 
+def timed(job: Callable[..., R], *arguments: Any, **options: Any) -> tuple[R, float]:
+    """What a job returns, and how many seconds it took."""
+    started = time.perf_counter()
+    result = job(*arguments, **options)
+    return result, time.perf_counter() - started
+
+
 def fingerprint(study: Study, damping: float) -> str:
     """What the measured numbers depend on: models, factuals and damping; and which numbers they are."""
     digest = hashlib.sha256(repr((damping, STEPS, FIDELITY, THRESHOLDS, AT_CONFIDENCE)).encode())
@@ -303,10 +327,8 @@ def measure_local(study: Study, name: str, fidelity: float, damping: float, prog
     """What is measured of the paths of a local method, and how long the search took."""
     options: dict[str, Any] = {"steps": STEPS[-1], "damping": damping, "fidelity": fidelity, "progress": progress}
     label = f"{name}{' with fidelity' if fidelity else ''}"
-    started = time.perf_counter()
-    paths = local_search(study.models, name, study.factual, name=label, **options)
-    seconds = torch.tensor(time.perf_counter() - started)
-    return measure_steps(study, paths) | {"seconds": seconds}
+    paths, seconds = timed(partial(local_search, study.models, name, study.factual, name=label, **options))
+    return measure_steps(study, paths) | {"seconds": torch.tensor(seconds)}
 
 
 def measure_steps(study: Study, paths: Trajectory) -> Measured:
@@ -366,11 +388,8 @@ def measure_geodesic(study: Study, progress: bool | None) -> Measured:
 
     `leaping_ld_max@0` is the greatest LD over the points of a path that `geodesic` returns: those on the data.
     """
-    times = [time.perf_counter()]
-    roadmap = build_roadmap(study)
-    times.append(time.perf_counter())
-    roadmap.shortest_paths(roadmap.conditional(None), Target(1))
-    times.append(time.perf_counter())
+    roadmap, graph = timed(build_roadmap, study)
+    _, routing = timed(lambda: roadmap.shortest_paths(roadmap.conditional(None), Target(1)))
     data, feasible = _held_out_distances(study), FeasibleSet.of(study.encoder, study.factual, immutable=False)
     decoder = ResidualDecoder.of(study.vae, feasible, generative=True, keep_residual=False)
 
@@ -384,15 +403,11 @@ def measure_geodesic(study: Study, progress: bool | None) -> Measured:
             roadmap, decoder, target, study.predict_proba, is_valid, data, refine=refine, progress=progress
         )
 
-    times.append(time.perf_counter())
-    search(THRESHOLDS[0], refine=False)
-    times.append(time.perf_counter())
+    _, unrefined = timed(search, THRESHOLDS[0], refine=False)
     measured: Measured = {}
     for threshold in THRESHOLDS:
-        paths = search(threshold)
+        paths, refined = timed(search, threshold)
         if threshold == THRESHOLDS[0]:
-            times.append(time.perf_counter())
-            graph, routing, _, unrefined, refined = (after - before for before, after in itertools.pairwise(times))
             ld = data.distance(paths.x)
             returned = plausible_points(paths.row, ld, data.typical)
             measured |= {
@@ -479,23 +494,13 @@ def pad_paths(row: Int[Tensor, "p"], x: Float[Tensor, "p D"], count: int) -> Flo
 def summarize(study: Study, size: Preset, run: Run, folder: Path, damping: float) -> dict[str, Any]:
     """Everything about a seed that is not one number a row."""
     data, classifier = study.data, study.classifier
+    rejected = len(data.correctly_rejected(classifier))
 
     def trade_off(name: str, compute: Callable[..., Measured], *arguments: Any) -> dict[str, float]:
         return _flip_and_distance(_cached(folder / f"{name}.safetensors", partial(compute, *arguments)))
 
     return {
-        "protocol": {
-            "train_rows": len(data.train),
-            "test_rows": len(data.test),
-            "test_negatives": int((data.test_labels == 0).sum()),
-            "factuals": len(study.factual),
-            "damping": damping,
-        },
-        "classifier": {
-            "balanced_accuracy_train": balanced_accuracy(classifier, data.train, data.train_labels),
-            "balanced_accuracy_test": balanced_accuracy(classifier, data.test, data.test_labels),
-            "correct_negatives": len(data.correctly_rejected(classifier)),
-        },
+        **describe(data, classifier, rejected, factuals=len(study.factual), damping=damping),
         "uncertainty": {
             **asdict(_calibrate(study, study.vae)),
             "bandwidth": float(study.vae.precision.bandwidth[0]),

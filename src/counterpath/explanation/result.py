@@ -302,9 +302,9 @@ class Explanation:
         return self.to_text()
 
     def _repr_html_(self) -> str:
-        from counterpath.explanation import notebook
+        from counterpath.explanation.report import render_notebook
 
-        return notebook.render(self._headline, self._people(_ROWS_IN_A_NOTEBOOK // self.plans), self._count)
+        return render_notebook(self._headline, self._people(_ROWS_IN_A_NOTEBOOK // self.plans), self._count)
 
     def plot_changes(self, path: str | Path | None = None) -> "Figure":
         """Draw how often each feature changes in the rows that were found, by how much, and in which direction.

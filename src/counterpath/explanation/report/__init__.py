@@ -18,6 +18,7 @@ from markupsafe import Markup
 
 from counterpath.explanation import wording
 from counterpath.explanation.report import charts
+from counterpath.explanation.wording import Person
 from counterpath.utils.files import write_text
 
 _NUMBER = re.compile(r"[<>+−-]?[\d.,]+(e[+-]?\d+)?( ?%)?|–|(under|over) \d+ %|")
@@ -51,11 +52,9 @@ class Table:
     def alignment(self) -> list[str | None]:
         """For each column its CSS class: numbers stand at the right, words at the left."""
         columns = range(len(self.columns))
-        return [None if all(_is_number(row[column]) for row in self.rows) else "t" for column in columns]
-
-
-def _is_number(cell: str) -> bool:
-    return not isinstance(cell, Markup) and _NUMBER.fullmatch(cell) is not None
+        cells = ([row[column] for row in self.rows] for column in columns)
+        is_number = (all(not isinstance(cell, Markup) and _NUMBER.fullmatch(cell) for cell in each) for each in cells)
+        return [None if numbers else "t" for numbers in is_number]
 
 
 @cache
@@ -84,18 +83,25 @@ def render(template: str, **values: Any) -> str:
     return _environment().get_template(template).render(style=_style(), **values)
 
 
+def render_notebook(headline: str, people: Sequence[Person], total: int) -> str:
+    """The HTML of a table of some of all people for a notebook, with a style of its own that touches nothing else."""
+    shown = []
+    for person in people:
+        rows = [(str(row.plan) if row.is_plan else "–", row) for row in person.shown]
+        if person.missing:  # in one row, which plans are missing
+            rows.append((wording.listed([str(row.plan) for row in person.missing]), person.missing[0]))
+        shown.append((person.first.label, rows if person.several else [("", person.first)]))
+    several, more = any(person.several for person in people), total - len(people)
+    return render("notebook.html.j2", headline=headline, people=shown, several=several, more=more)
+
+
 def write_report(
     path: Path, title: str, tables: Mapping[str, pd.DataFrame], figures: Iterable[Path], lead: str = ""
 ) -> Path:
     """Write a page with figures (SVG files that we drew ourselves, put into the page) and tables by their headings."""
-    drawings = [(figure.stem, _svg_content(figure)) for figure in figures]
+    # What follows the name of the outermost tag, in which the page writes a label for those who cannot see it.
+    drawings = [(path.stem, Markup(path.read_text(encoding="utf-8").partition("<svg")[2])) for path in figures]
     shown = {name: Table.from_frame(frame) for name, frame in tables.items()}
     images = any("data:image/" in svg for _, svg in drawings)
     page = render("page.html.j2", title=title, lead=lead, has_images=images, drawings=drawings, tables=shown)
     return write_text(path, page)
-
-
-def _svg_content(figure: Path) -> Markup:
-    """What follows the name of the outermost tag, in which the page writes a label for those who cannot see it."""
-    text = figure.read_text(encoding="utf-8")
-    return Markup(text[text.index("<svg") + len("<svg") :])
