@@ -162,7 +162,9 @@ class Explanation:
 
     @cached_property
     def _path_positions(self) -> dict[int, NDArray[np.intp]]:
-        return tables.path_positions(self.paths)
+        """By the position of a row, which lines of the paths are its own: one look at the table for all rows."""
+        groups: dict[Any, Any] = self.paths.groupby("row").indices
+        return {int(row): np.asarray(lines) for row, lines in groups.items()}
 
     @property
     def _count(self) -> int:
@@ -184,11 +186,14 @@ class Explanation:
         self, positions: list[int], index: pd.Index | None = None, request: dict[str, Any] | None = None
     ) -> "Explanation":
         """The rows at some positions, under another index and as the answer to another request if given."""
-        frames = {name: getattr(self, name).iloc[positions] for name in BY_ROW}
+        frames = self._frames(positions)
+        lines = [np.asarray(self._path_positions.get(row, ()), dtype=int) for row in positions]
+        numbers = np.repeat(np.arange(len(lines)), [len(steps) for steps in lines])  # positions among the chosen rows
+        paths = self.paths.iloc[np.concatenate([*lines, np.empty(0, int)])].assign(row=numbers)
         return replace(
             self,
             **frames if index is None else {name: frame.set_axis(index) for name, frame in frames.items()},
-            paths=tables.take_paths(self.paths, self._path_positions, positions),
+            paths=paths.astype({"row": self.paths["row"].dtype}).reset_index(drop=True),
             request=self.request if request is None else request,
             compute_measures=lambda: self._measures.iloc[positions],
         )
@@ -199,7 +204,17 @@ class Explanation:
 
         Columns: `feature`; `from` and `to` in original units; `change`, their difference, or "" where there is none.
         """
-        return tables.list_changes(self._frames, self.schema.names, self._numeric)
+        names = list(self.schema.names)
+        cells = tables.changed_cells(self.changed, names)
+        old, new = ({name: frame[name].tolist() for name in names} for frame in (self.factuals, self.counterfactuals))
+        columns = {
+            "feature": [name for _, name in cells],
+            "from": [old[name][row] for row, name in cells],
+            "to": [new[name][row] for row, name in cells],
+            "change": [new[name][row] - old[name][row] if name in self._numeric else "" for row, name in cells],
+        }
+        index = self.factuals.index[[row for row, _ in cells]]
+        return pd.DataFrame(columns, index=index, dtype=object).astype({"feature": str})
 
     @cached_property
     def sentences(self) -> pd.Series:
@@ -256,7 +271,11 @@ class Explanation:
 
     @cached_property
     def _ranges(self) -> dict[str, tuple[float, float]]:
-        return tables.value_ranges(self.factuals, self.counterfactuals, self._numeric)
+        """The smallest and the largest value of each numeric feature, in the rows as asked and as returned."""
+        both = pd.concat(
+            [frame[sorted(self._numeric)].astype(float) for frame in (self.factuals, self.counterfactuals)]
+        )
+        return {str(name): (float(values.min()), float(values.max())) for name, values in both.items()}
 
     @property
     def _chosen(self) -> bool:
@@ -273,14 +292,11 @@ class Explanation:
     def _headline(self) -> str:
         return wording.headline(self.status["status"].tolist(), self.request, self._person.tolist())
 
-    @property
-    def _frames(self) -> dict[str, pd.DataFrame]:
-        return {name: getattr(self, name) for name in BY_ROW}
+    def _frames(self, positions: list[int]) -> dict[str, pd.DataFrame]:
+        return {name: getattr(self, name).iloc[positions] for name in BY_ROW}
 
     def _describe(self, positions: Iterable[int]) -> list[wording.Row]:
-        chosen = list(positions)
-        frames = {name: frame.iloc[chosen] for name, frame in self._frames.items()}
-        return wording.describe_rows(frames, self.schema.names, self._numeric, self.request)
+        return wording.describe_rows(self._frames(list(positions)), self.schema.names, self._numeric, self.request)
 
     def _people(self, most: int, steps: bool = False) -> list[Person]:
         """The first people, at least one, whole: with all their plans, and the steps of each if they are wanted."""

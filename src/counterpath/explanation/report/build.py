@@ -321,6 +321,8 @@ def _sheets(result: Explanation, most: int, latent: Map | None) -> list[dict[str
             # One that there is, or else the attempt to find the first.
             if row.status.found or (not person.found and row is person.first and row.status.searched)
         ]
+        drawn = [plan.points for plan in plans if len(plan.points)]
+        caption = f"Latent map: {wording.counted(len(drawn), 'path')} of row {person.first.label}"
         across = all(row.status is StatusCode.CROSSES_GAP for row in person.found)
         sheets.append(
             {
@@ -331,7 +333,7 @@ def _sheets(result: Explanation, most: int, latent: Map | None) -> list[dict[str
                 "plans": [plan for plan in plans if plan.row.changes or len(plan.points)],
                 "costs": _costs([plan for plan in plans if plan.measures]),
                 "facts": _facts(result, positions[number][0], person),
-                "map": _person_map([plan.points for plan in plans if len(plan.points)], person.first.label, latent),
+                "map": None if latent is None or not drawn else latent.draw(drawn, caption) + latent.legend,
             }
         )
     return sheets
@@ -397,12 +399,6 @@ def _constraints(feature: Feature, request: Mapping[str, Any]) -> list[str]:
         *([_DIRECTIONS[direction]] if direction else []),
         *([constraints.describe_range(feature, tuple(span))] if span else []),
     ]
-
-
-def _person_map(paths: Sequence[pd.DataFrame], label: str, latent: Map | None) -> Markup | None:
-    if latent is None or not paths:
-        return None
-    return latent.draw(paths, f"Latent map: {wording.counted(len(paths), 'path')} of row {label}") + latent.legend
 
 
 def _plan(result: Explanation, row: Row, path: pd.DataFrame, measures: pd.Series) -> Plan:
