@@ -258,7 +258,7 @@ def reproduce(
 ) -> dict[str, Any]:
     """Run the experiment for every seed and write results, tables, figures and the report to `out`."""
     from counterpath.experiments.figures import draw_tabular
-    from counterpath.explanation.report import write_report
+    from counterpath.explanation.report.build import write_report
 
     size, where = choose("preset", preset, PRESETS), resolve_device(device)
     data = load(dataset)

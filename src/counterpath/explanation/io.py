@@ -137,7 +137,7 @@ def dumps(frames: Mapping[str, pd.DataFrame], rest: Mapping[str, Any]) -> str:
     """The text of a file that holds tables and other values."""
     tables = {name: frame_to_json(frame) for name, frame in frames.items()}
     value = {"format": FORMAT, "version": VERSION, **rest, "frames": tables}
-    return json.dumps(value, allow_nan=False, ensure_ascii=False)
+    return json.dumps(value, allow_nan=False, ensure_ascii=False, default=dict)  # a mapping need not be a dict
 
 
 def loads(source: str | Path) -> tuple[dict[str, pd.DataFrame], dict[str, Any]]:

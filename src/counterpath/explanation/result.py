@@ -25,6 +25,8 @@ if TYPE_CHECKING:  # what is imported only to draw is imported where something i
 
 MOST_PAGES = 200
 """How many people have a page of their own in a report unless more are asked for: a file of one megabyte."""
+_BESIDE = ("request", "note", "diagnostics", "quality", "provenance")
+"""What a file has beside the tables and the schema, as it is."""
 _ROWS_IN_A_TERMINAL = 10  # as many lines as stay in sight above the prompt
 _ROWS_IN_A_NOTEBOOK = 20  # a notebook scrolls
 
@@ -318,7 +320,7 @@ class Explanation:
         return self.to_text()
 
     def _repr_html_(self) -> str:
-        from counterpath.explanation.report import render_notebook
+        from counterpath.explanation.report.build import render_notebook
 
         return render_notebook(self._headline, self._people(_ROWS_IN_A_NOTEBOOK // self.plans), self._count)
 
@@ -370,15 +372,7 @@ class Explanation:
     def to_json(self, path: str | Path | None = None) -> str:
         """The explanation as JSON text, from which `from_json` makes an equal one; also written to `path`, if given."""
         frames = {name: getattr(self, name) for name in FRAMES} | {"measures": self._measures}
-        rest = {
-            "schema": self.schema.to_json(),
-            "request": self.request,
-            "note": self.note,
-            "diagnostics": self.diagnostics,
-            "quality": dict(self.quality),
-            "provenance": dict(self.provenance),
-        }
-        text = io.dumps(frames, rest)
+        text = io.dumps(frames, {"schema": self.schema.to_json()} | {name: getattr(self, name) for name in _BESIDE})
         if path is not None:
             write_text(Path(path), text)
         return text
@@ -390,13 +384,9 @@ class Explanation:
         try:
             return cls(
                 **{name: frames[name] for name in FRAMES},
+                **{name: rest[name] for name in _BESIDE},
                 schema=Schema.from_json(rest["schema"]),
-                request=rest["request"],
-                note=rest["note"],
                 compute_measures=frames["measures"],
-                diagnostics=rest["diagnostics"],
-                quality=rest["quality"],
-                provenance=rest["provenance"],
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise InputError(f"the explanation is damaged: {type(error).__name__} {error}; write it again") from error
