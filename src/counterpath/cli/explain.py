@@ -42,7 +42,7 @@ def explain(
     """
     from counterpath.explainer.explainer import Explainer
     from counterpath.explanation.io import stream_csv
-    from counterpath.explanation.milestones import END, MILESTONES
+    from counterpath.explanation.tables import END, MILESTONES
     from counterpath.utils.devices import resolve_device
 
     if steps and out is not None:

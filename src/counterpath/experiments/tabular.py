@@ -22,29 +22,27 @@ from counterpath.data.datasets import Dataset, load
 from counterpath.data.encoding import Encoder
 from counterpath.experiments import tables
 from counterpath.experiments.tables import OPTIMIZERS, STEPS, THRESHOLDS
+from counterpath.geometry.graph import Neighbours
 from counterpath.geometry.metric import pullback
-from counterpath.geometry.neighbours import Neighbours
 from counterpath.models.calibration import Calibration, calibrate
 from counterpath.models.classifier import Classifier, balanced_accuracy, fit_classifier, probabilities
-from counterpath.models.precision import RBFPrecision
+from counterpath.models.layers import RBFPrecision
 from counterpath.models.training import Run
 from counterpath.models.vae import VAE, VAETraining, fit_uncertainty, fit_vae
-from counterpath.search.cost_field import CostField
 from counterpath.search.face import FaceGraph
 from counterpath.search.feasible import FeasibleSet
 from counterpath.search.geodesic import RoutePoints, refined_routes
 from counterpath.search.measures import MEASURES, Case, path_distance_to_data, path_length, turning
+from counterpath.search.method import SearchModels
 from counterpath.search.methods import geometry_of
 from counterpath.search.nearest import nearest_accepted
 from counterpath.search.objective import Objective, Target
 from counterpath.search.paths import plausible_points
-from counterpath.search.plausibility import Plausibility
-from counterpath.search.problem import SearchModels
 from counterpath.search.residual import ResidualDecoder
-from counterpath.search.roadmap import Landmarks, Roadmap, representatives
+from counterpath.search.roadmap import CostField, Landmarks, Roadmap, representatives
 from counterpath.search.traverse import Trajectory, traverse
-from counterpath.utils.blocks import map_blocks
-from counterpath.utils.devices import resolve_device
+from counterpath.search.validity import Plausibility
+from counterpath.utils.devices import map_blocks, resolve_device
 from counterpath.utils.errors import InputError, choose
 from counterpath.utils.files import atomic, write_json, write_text
 

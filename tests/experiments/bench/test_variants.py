@@ -22,11 +22,11 @@ from counterpath.experiments.bench.variants import (
     stochman_models,
 )
 from counterpath.experiments.tabular import vae_of
-from counterpath.geometry.linearize import jacobian_autodiff
+from counterpath.geometry.metric import jacobian_autodiff
 from counterpath.models.classifier import fit_classifier
 from counterpath.models.training import Run
 from counterpath.models.vae import VAETraining, fit_vae
-from counterpath.search.problem import SearchModels
+from counterpath.search.method import SearchModels
 from counterpath.search.traverse import at_confidence
 from counterpath.utils.errors import InputError
 from tests.conftest import random_classifier, random_vae

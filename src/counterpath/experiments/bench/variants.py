@@ -41,21 +41,18 @@ from counterpath.experiments.tabular import (
     local_search,
     vae_of,
 )
-from counterpath.geometry.linearize import jacobian_autodiff
-from counterpath.geometry.metric import DAMPING, Metric
+from counterpath.geometry.metric import DAMPING, Metric, jacobian_autodiff
 from counterpath.models.classifier import Classifier
 from counterpath.models.latent import LatentModel
-from counterpath.models.layers import update_batch_norm
-from counterpath.models.precision import RBFPrecision
+from counterpath.models.layers import RBFPrecision, update_batch_norm
 from counterpath.models.training import Run, seeded
 from counterpath.models.vae import VAE
+from counterpath.search.method import SearchModels
 from counterpath.search.methods import geometry_of
 from counterpath.search.objective import Objective
-from counterpath.search.problem import SearchModels
 from counterpath.search.step import euclidean_length, slope
 from counterpath.search.traverse import CHUNK, Trajectory, sweep
-from counterpath.utils.blocks import block_size_for, map_blocks
-from counterpath.utils.devices import keep_freed_memory
+from counterpath.utils.devices import block_size_for, keep_freed_memory, map_blocks
 from counterpath.utils.errors import InputError, choose, require
 from counterpath.utils.replay import Replayed
 
