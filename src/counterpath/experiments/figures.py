@@ -284,12 +284,12 @@ def draw_tabular(results: Mapping[str, Any], folder: Path) -> None:
 
 
 def _by_step(results: Mapping[str, Any], path: Path) -> None:
-    table = pd.json_normalize(results["by_step"]).set_index(["constraint", "optimizer"])
+    table = pd.json_normalize(results["by_step"])
     with figure(path, 8.4, 3.4) as fig:
         panels = zip(fig.subplots(1, 2, sharey=True), ("no", "yes"), ("Without", "With"), strict=True)
         for axes, constraint, title in panels:
             for name in OPTIMIZERS:
-                rows = table.loc[(constraint, name)]
+                rows = table[(table["constraint"] == constraint) & (table["optimizer"] == name)]
                 steps, mean, std = rows["steps"], rows["ld_sq.mean"], rows["ld_sq.std"]
                 axes.plot(steps, mean, color=COLORS[name], label=name)
                 axes.fill_between(steps, mean - std, mean + std, color=COLORS[name], alpha=0.2, lw=0)

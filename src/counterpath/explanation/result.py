@@ -325,7 +325,7 @@ class Explanation:
     def _headline(self) -> str:
         return wording.headline(self.status["status"].tolist(), self.request, self._person.tolist())
 
-    def _frames(self, positions: list[int]) -> dict[str, pd.DataFrame]:
+    def _frames(self, positions: list[int]) -> dict[str, Any]:
         return {name: getattr(self, name).iloc[positions] for name in BY_ROW}
 
     def _describe(self, positions: Iterable[int]) -> list[wording.Row]:
@@ -413,12 +413,8 @@ class Explanation:
         """The explanation in a text that `to_json` wrote, or in the file that holds it."""
         frames, rest = io.loads(source)
         try:
-            return cls(
-                **{name: frames[name] for name in FRAMES},
-                **{name: rest[name] for name in _BESIDE},
-                schema=Schema.from_json(rest["schema"]),
-                compute_measures=frames["measures"],
-            )
+            fields: dict[str, Any] = {name: frames[name] for name in FRAMES} | {name: rest[name] for name in _BESIDE}
+            return cls(**fields, schema=Schema.from_json(rest["schema"]), compute_measures=frames["measures"])
         except (KeyError, TypeError, AttributeError) as error:
             raise InputError(f"the explanation is damaged: {type(error).__name__} {error}; write it again") from error
 

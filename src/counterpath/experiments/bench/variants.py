@@ -15,7 +15,7 @@ References:
     Detlefsen et al., "StochMan – Geometry and stochastic machine learning made easy", 2021.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -303,19 +303,18 @@ def eager_step(workload: Workload, method: str) -> Step:
         return objective.loss(vae.decode(z), factual)[0].sum()
 
     parts = (partial(jacobian_autodiff, part) for part in (vae.decoder, vae.precision, classifier.representation))
-    return _descend(torch.func.grad(total), method, *parts, torch.linalg.solve, workload.damping)
+    return _descend(torch.func.grad(total), method, parts, torch.linalg.solve, workload.damping)
 
 
 def _descend(
     gradient: Step,
     method: str,
-    mean: Linear,
-    std: Linear,
-    representation: Linear,
+    parts: Iterable[Linear],
     solve: Callable[[Tensor, Tensor], Tensor],
     damping: float,
 ) -> Step:
-    """z ← z − η r/‖r‖ with r = (M + δI)⁻¹∇f; for SGD, which has no metric, r = ∇f."""
+    """z ← z − η r/‖r‖ with r = (M + δI)⁻¹∇f; for SGD, which has no metric, r = ∇f. The parts are μ, σ and h."""
+    mean, std, representation = parts
 
     def metric(z: Tensor) -> Tensor:
         (x, mean_jac), (_, std_jac) = mean(z), std(z)
@@ -428,7 +427,7 @@ def paper_step(workload: Workload, method: str) -> Step:
         return solved[..., 0]
 
     parts = (partial(part, jacobian=True) for part in (models.mean, models.std, models.representation))
-    return _descend(gradient, method, *parts, solve, workload.damping)
+    return _descend(gradient, method, parts, solve, workload.damping)
 
 
 def paper_search(workload: Workload, method: str, *, steps: int, block_size: int) -> Float[Tensor, "n d"]:
