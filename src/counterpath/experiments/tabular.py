@@ -388,7 +388,10 @@ def measure_geodesic(study: Study, progress: bool | None) -> Measured:
     """
     roadmap, graph = timed(build_roadmap, study)
     _, routing = timed(lambda: roadmap.shortest_paths(roadmap.conditional(None), Target(1)))
-    data, feasible = _held_out_distances(study), FeasibleSet.of(study.encoder, study.factual, immutable=False)
+    some, others = study.data.train[:_HELD_OUT], study.data.train[_HELD_OUT:]
+    apart = Neighbours(others, study.neighbours.weights).nearest(some)[0][:, 0]
+    data = Plausibility(study.neighbours, float(apart.quantile(0.95)), float(apart.square().mean().sqrt()))
+    feasible = FeasibleSet.of(study.encoder, study.factual, immutable=False)
     decoder = ResidualDecoder.of(study.vae, feasible, generative=True, keep_residual=False)
 
     def search(confidence: float, *, refine: bool = True) -> RoutePoints:
@@ -441,13 +444,6 @@ def build_roadmap(study: Study) -> Roadmap:
     train, predict_proba = study.data.train, study.predict_proba
     landmarks = Landmarks.of(study.vae, study.encoder.round, train, predict_proba(train), predict_proba, 0)
     return Roadmap.build(CostField.of(study.vae, pullback, landmarks.z, None), landmarks, None, 0)
-
-
-def _held_out_distances(study: Study) -> Plausibility:
-    """The training rows, and how far some of them are from the others."""
-    some, others = study.data.train[:_HELD_OUT], study.data.train[_HELD_OUT:]
-    ld = Neighbours(others, study.neighbours.weights).nearest(some)[0][:, 0]
-    return Plausibility(study.neighbours, float(ld.quantile(0.95)), float(ld.square().mean().sqrt()))
 
 
 def measure_at_confidence(

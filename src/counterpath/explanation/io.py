@@ -160,13 +160,6 @@ def loads(source: str | Path) -> tuple[dict[str, pd.DataFrame], dict[str, Any]]:
     return frames, value
 
 
-def write_csv(table: pd.DataFrame, path: Path) -> Path:
-    """Write a table as `stream_csv` does to a file."""
-    with atomic(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-        stream_csv(table, file)
-    return path
-
-
 def stream_csv(table: pd.DataFrame, stream: TextIO) -> None:
     """Write a table with its index, which is called `row` if it has no name of its own."""
     if "binding" in table.columns:

@@ -26,7 +26,7 @@ from counterpath.explanation.summary import By
 from counterpath.explanation.tables import BY_ROW, FILE, FRAMES, MILESTONES, PATH_BACK, PLAN, keep_of
 from counterpath.explanation.wording import Person, group_by_person
 from counterpath.utils.errors import InputError
-from counterpath.utils.files import write_text
+from counterpath.utils.files import atomic, write_text
 
 if TYPE_CHECKING:  # what is imported only to draw is imported where something is drawn
     from matplotlib.figure import Figure
@@ -443,7 +443,9 @@ class Explanation:
 
     def to_csv(self, path: str | Path) -> Path:
         """Write the table of `to_frame` as CSV; the rows' labels are called `row` if they have no name."""
-        return io.write_csv(self.to_frame(), Path(path))
+        with atomic(Path(path)) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+            io.stream_csv(self.to_frame(), file)
+        return Path(path)
 
     def to_parquet(self, path: str | Path) -> Path:
         """Write the table of `to_frame` as Parquet."""

@@ -391,8 +391,13 @@ def unpack(
             fitted = method if name == method.name else resolve_method(name)
             its_tensors = _under(f"methods.{name}", tensors)
             models.states[name] = fitted, fitted.state_from_tensors(models.setup, options, its_tensors)
-    if explained.kind != "own":
-        _insist_same(models, model)
+    if explained.kind != "own":  # a user's model must answer as it did when the explainer was fitted
+        probe, expected = explained.predict_proba(rows[:_PROBES]), models.probabilities[:_PROBES]
+        if probe.shape != expected.shape or bool(((probe - expected).abs() > _CLOSE).any()):
+            raise InputError(
+                f"the given model ({qualified_name(model)}) predicts otherwise than {explained.name}, for which this "
+                "explainer was fitted: give that model, or fit an explainer for this one"
+            )
     return models
 
 
@@ -467,16 +472,6 @@ def _explained_model(
     classifier, proba = _classifier(encoder, classes, tensors), black_box_proba(model, encoder)
     table = table_proba(model, encoder)
     return ExplainedModel("black-box", stored["name"], classes, proba, classifier, agreement, table)
-
-
-def _insist_same(models: FittedModels, model: Any) -> None:
-    """Raise an error unless a user's model answers as it did when the explainer was fitted."""
-    probe, expected = models.explained.predict_proba(models.rows[:_PROBES]), models.probabilities[:_PROBES]
-    if probe.shape != expected.shape or bool(((probe - expected).abs() > _CLOSE).any()):
-        raise InputError(
-            f"the given model ({qualified_name(model)}) predicts otherwise than {models.explained.name}, for which "
-            "this explainer was fitted: give that model, or fit an explainer for this one"
-        )
 
 
 def _generator(
