@@ -164,6 +164,9 @@ _BINDING = {
 }
 
 
+_UNSEEN = "Nobody in the training rows has these values together: {}. Nothing else was found."
+
+
 def reason(status: Status, probability_after: float, confidence: float) -> str:
     """One sentence or two about what became of a row, and what to try.
 
@@ -173,7 +176,9 @@ def reason(status: Status, probability_after: float, confidence: float) -> str:
         confidence: The probability that was asked for.
     """
     if status.code.found:
-        return _FALLBACK if status.fallback else status.code.text
+        found = _FALLBACK if status.fallback else status.code.text
+        pairs = listed([f"{one} and {other}" for one, other in status.unseen_pairs])
+        return f"{found} {_UNSEEN.format(pairs)}" if pairs else found
     if not status.binding:
         return f"{_CAUSES.get(status.cause, status.code.text)} {status.detail}".strip()
     named = [f"{_constraint(each)} (else {probability(each.reach)})" for each in status.binding]
@@ -529,6 +534,8 @@ REQUEST_MEANINGS = {
     "fidelity": "how much staying close weighs in the search",
     "refine": "a geodesic ends as close to the person as it can",
     "allow_copies": "a counterfactual may be equal to a training row",
+    "staged": "on a path no feature goes back and forth, and few change at a time",
+    "avoid_unseen": "pairs of values that no training row has are avoided",
     "tf32": "products are rounded while searching on a GPU",
     "representation_layer": "the layer that stands for what the model sees",
     "ambient_metric": "what steps are measured by",
