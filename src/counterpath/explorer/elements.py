@@ -1,16 +1,21 @@
-"""Small elements that the whole page is made of: texts, sections, tables, figures, and the controls of a search.
+"""Small elements that the whole page is made of: texts, sections, tables, figures, downloads, controls of a search.
 
 All text is text, whatever is in it.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+import mimetypes
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypeAlias
 
+import pandas as pd
 from nicegui import background_tasks, ui
 from nicegui.elements.mixins.text_element import TextElement
 
+from counterpath.explanation import Explanation
 from counterpath.explorer.figures import Figure, description_of
 from counterpath.utils.errors import CounterpathError
 
@@ -248,3 +253,62 @@ class Drawing:
         """Draw nothing."""
         self._outer.clear()
         self._plot = None
+
+
+Tables: TypeAlias = Mapping[str, pd.DataFrame]
+FORMATS: dict[str, Callable[[Explanation, Path, Tables], Any]] = {
+    "json": lambda result, path, tables: result.to_json(path),
+    "csv": lambda result, path, tables: result.to_csv(path),
+    "html": lambda result, path, tables: result.to_html(path, tables=tables),
+}
+"""What writes a file, by its suffix."""
+
+
+def file_content(result: Explanation, suffix: str, tables: Tables) -> bytes:
+    """A file as bytes; nothing of it stays on the disk.
+
+    Args:
+        result: What to write.
+        suffix: A key of `FORMATS`.
+        tables: Further tables for a report, by their headings.
+    """
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / f"explanation.{suffix}"
+        FORMATS[suffix](result, path, tables)
+        return path.read_bytes()
+
+
+class Downloads:
+    """A button for every format, hidden until there is something to download.
+
+    Args:
+        name: Of the files.
+        what: What they hold, for those who do not see it.
+        error: Where to say what goes wrong.
+    """
+
+    def __init__(self, name: str, what: str, error: ui.label) -> None:
+        self._name, self._error = name, error
+        with ui.element("div").classes("cp-row") as self._row:
+            ui.label("Download:").classes("cp-soft")
+            for suffix in FORMATS:
+                described = f"Download {what} as {suffix.upper()}"
+                button(suffix.upper(), lambda suffix=suffix: self._save(suffix), name=described)
+        self.offer(None, {})
+
+    def offer(self, result: Explanation | None, tables: Tables) -> None:
+        """Offer an explanation, or nothing.
+
+        Args:
+            result: The explanation.
+            tables: Further tables for a report, by their headings; those that are in it at the click.
+        """
+        self._result, self._tables = result, tables
+        self._row.set_visibility(result is not None)
+
+    async def _save(self, suffix: str) -> None:
+        if self._result is not None:
+            with show_errors(self._error):
+                name = f"{self._name}.{suffix}"
+                content = await asyncio.to_thread(file_content, self._result, suffix, dict(self._tables))
+                ui.download.content(content, name, mimetypes.guess_type(name)[0] or "")

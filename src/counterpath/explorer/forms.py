@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -15,8 +16,7 @@ from counterpath.explainer.explainer import Explainer
 from counterpath.explainer.request import OTHER, Request
 from counterpath.explanation import wording
 from counterpath.explorer import elements, state
-from counterpath.explorer.loading import LoadedModel
-from counterpath.explorer.state import BOTH, MOST_MATCHES, FeatureConstraint, RowTable
+from counterpath.explorer.state import BOTH, MOST_MATCHES, FeatureConstraint, LoadedModel, RowTable
 from counterpath.search.methods import NEAREST, method_names, resolve_method
 from counterpath.utils.errors import CounterpathError
 
@@ -180,18 +180,17 @@ class RowPicker:
         found = self._rows.search(query)
         with self._matches:
             for index in found:
-                self._add_match(index)
+                predicted = self._rows.predicted[index]
+                known = f"the model says {wording.value(predicted)}"
+                says = "a value unknown to the model" if predicted is None else known
+                on_click = partial(self.pick, index)
+                with ui.item(on_click=on_click).props("dense role=listitem"), ui.item_section():
+                    ui.item_label(f"Row {self._rows.label(index)}: {says}")
+                    ui.item_label(self._rows.summary(index)).props("caption")
             if not found:
                 ui.label("Nobody has that; try fewer words, or age=40.").classes("cp-soft")
             if len(found) == MOST_MATCHES:
                 ui.label(f"The first {MOST_MATCHES} are shown; more words narrow it down.").classes("cp-soft")
-
-    def _add_match(self, index: int) -> None:
-        predicted = self._rows.predicted[index]
-        says = "a value unknown to the model" if predicted is None else f"the model says {wording.value(predicted)}"
-        with ui.item(on_click=lambda: self.pick(index)).props("dense role=listitem"), ui.item_section():
-            ui.item_label(f"Row {self._rows.label(index)}: {says}")
-            ui.item_label(self._rows.summary(index)).props("caption")
 
     def _pick_next_rejected(self) -> None:
         index = self._rows.next_rejected(self._index, self._target_class())
@@ -199,38 +198,6 @@ class RowPicker:
             ui.notify("The model rejects nobody in this table.")
         else:
             self.pick(index)
-
-
-class Prediction:
-    """What the model decides, and how probable it finds each class."""
-
-    def __init__(self) -> None:
-        with ui.element("div").classes("cp-decision") as outer:
-            outer.props["role"] = "status"
-            elements.set_name(outer, "Decision of the model")
-            self._verdict = elements.text("div", "…", "cp-verdict")
-            self._bars = ui.element("div").classes("cp-stack")
-        self._error = elements.error_label()
-
-    def show(self, probabilities: Mapping[Any, float]) -> None:
-        """Show the probability of each class; the greatest decides."""
-        best = max(probabilities, key=lambda label: probabilities[label])
-        self._error.set_text("")
-        self._verdict.set_text(f"The model says {wording.value(best)} ({wording.probability(probabilities[best])})")
-        self._bars.clear()
-        with self._bars:
-            for label, probability in probabilities.items():
-                with ui.element("div").classes("cp-bar"):
-                    ui.label(wording.value(label))
-                    with ui.element("div").classes("cp-track"):
-                        ui.element("div").classes("cp-fill").style(f"width: {100 * probability:.1f}%")
-                    ui.label(wording.probability(probability))
-
-    def show_error(self, reason: str) -> None:
-        """Say why there is no prediction."""
-        self._verdict.set_text("No decision")
-        self._bars.clear()
-        self._error.set_text(reason)
 
 
 class FeatureCard:
@@ -246,12 +213,8 @@ class FeatureCard:
     def __init__(
         self, explainer: Explainer, feature: Feature, on_value: Callable[[], None], on_constraint: Callable[[], None]
     ) -> None:
-        self._feature, self._explainer, self._on_value, self._on_constraint = (
-            feature,
-            explainer,
-            on_value,
-            on_constraint,
-        )
+        self._feature, self._explainer = feature, explainer
+        self._on_value, self._on_constraint = on_value, on_constraint
         self.constraint = FeatureConstraint()
         index = explainer.schema_.index(feature.name)
         self._axis = explainer.encoder_.axes[index]
@@ -334,17 +297,17 @@ class FeatureCard:
             self._cost = ui.number("Cost of change", value=1, min=0, step=0.5, on_change=self._constrained)
             self._cost.props["hint"] = "1 is usual"
             if self._has_ends:
-                self._low, self._high = (self._end_field(label) for label in ("At least", "At most"))
+                self._low, self._high = (
+                    ui.number(label, on_change=self._constrained)
+                    if isinstance(self._axis, NumberAxis)
+                    else ui.select(self._categories, label=label, clearable=True, on_change=self._constrained)
+                    for label in ("At least", "At most")
+                )
         if not self._has_ends:
             self._allowed = ui.select(
                 self._categories, label="Allowed values", multiple=True, on_change=self._constrained
             )
             self._allowed.classes("cp-full").props["hint"] = "none chosen: all are"
-
-    def _end_field(self, label: str) -> ui.number | ui.select:
-        if isinstance(self._axis, NumberAxis):
-            return ui.number(label, on_change=self._constrained)
-        return ui.select(self._categories, label=label, clearable=True, on_change=self._constrained)
 
     def _value_field(self) -> ui.number | ui.select:
         axis = self._axis
@@ -401,7 +364,12 @@ class RowForm:
         self._task: asyncio.Task[Any] | None = None
         with elements.section("person", "Person", "Pick somebody, then change any value below."):
             self.picker = RowPicker(model.rows, self._picked, target_class)
-            self._prediction = Prediction()
+            with ui.element("div").classes("cp-decision") as outer:
+                outer.props["role"] = "status"
+                elements.set_name(outer, "Decision of the model")
+                self._verdict = elements.text("div", "…", "cp-verdict")
+                self._bars = ui.element("div").classes("cp-stack")
+            self._error = elements.error_label()
         lead = "Values can be edited. Lock what must stay; set limits to what may change."
         with elements.section("features", "Features", lead):
             self._cards = {
@@ -472,11 +440,26 @@ class RowForm:
         self.checked_row()  # a range may be wrong for other values
         row = self._row()
         if row is None:
-            self._prediction.show_error("A value cannot be; it is marked in red.")
+            self._show_prediction({}, "A value cannot be; it is marked in red.")
             return
         try:
-            probabilities = await self._model.predict_proba(row)
+            self._show_prediction(await self._model.predict_proba(row))
         except CounterpathError as error:
-            self._prediction.show_error(str(error))
-        else:
-            self._prediction.show(probabilities)
+            self._show_prediction({}, str(error))
+
+    def _show_prediction(self, probabilities: Mapping[Any, float], error: str = "") -> None:
+        """Show the probability of each class, of which the greatest decides; or why there is none."""
+        self._error.set_text(error)
+        best = max(probabilities, key=lambda label: probabilities[label], default=None)
+        says = "No decision"
+        if probabilities:
+            says = f"The model says {wording.value(best)} ({wording.probability(probabilities[best])})"
+        self._verdict.set_text(says)
+        self._bars.clear()
+        with self._bars:
+            for label, probability in probabilities.items():
+                with ui.element("div").classes("cp-bar"):
+                    ui.label(wording.value(label))
+                    with ui.element("div").classes("cp-track"):
+                        ui.element("div").classes("cp-fill").style(f"width: {100 * probability:.1f}%")
+                    ui.label(wording.probability(probability))
