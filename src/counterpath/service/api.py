@@ -18,11 +18,10 @@ from counterpath import __version__
 from counterpath.explainer.explainer import Explainer
 from counterpath.search.methods import resolve_method
 from counterpath.service import schemas
-from counterpath.service.dispatcher import Dispatcher
+from counterpath.service.dispatcher import RETRY_WHEN_STOPPED, Dispatcher
 from counterpath.service.guard import HEALTH, Guard
 from counterpath.service.metrics import CLIENT_DISCONNECTED, Metrics, MetricsMiddleware
 from counterpath.service.problems import MEANINGS, TooManyRowsError, documented, failure, handle_failures, parse
-from counterpath.service.queue import RETRY_WHEN_STOPPED
 from counterpath.service.settings import Settings
 from counterpath.utils.errors import InputError, choose, require
 
@@ -104,22 +103,6 @@ def publish(app: FastAPI, name: str) -> None:
     app.openapi_schema = None
 
 
-def model_card(name: str, explainer: Explainer) -> schemas.ModelCard:
-    """The description of a model."""
-    features = explainer.schema_.to_json()["features"]
-    diagnostics = explainer.diagnostics()
-    return schemas.ModelCard(
-        name=name,
-        target=explainer.target_,
-        classes=[schemas.json_value(label) for label in explainer.classes_],
-        method=resolve_method(explainer.method).name,
-        methods=schemas.methods(explainer),
-        features=[schemas.FeatureCard(**feature) for feature in features],
-        verdict=diagnostics.verdict,
-        diagnostics=str(diagnostics),
-    )
-
-
 def _add_service(app: FastAPI, dispatcher: Dispatcher, metrics: Metrics) -> None:
     tags: list[Any] = ["service"]
 
@@ -161,7 +144,17 @@ def _add_service(app: FastAPI, dispatcher: Dispatcher, metrics: Metrics) -> None
 
 def _add_model(router: APIRouter, dispatcher: Dispatcher, name: str, explainer: Explainer, settings: Settings) -> None:
     explain_type, predict_type = schemas.request_types(name, explainer, settings)
-    card, columns = model_card(name, explainer), list(explainer.schema_.names)
+    columns, diagnostics = list(explainer.schema_.names), explainer.diagnostics()
+    card = schemas.ModelCard(
+        name=name,
+        target=explainer.target_,
+        classes=[schemas.json_value(label) for label in explainer.classes_],
+        method=resolve_method(explainer.method).name,
+        methods=schemas.methods(explainer),
+        features=[schemas.FeatureCard(**feature) for feature in explainer.schema_.to_json()["features"]],
+        verdict=diagnostics.verdict,
+        diagnostics=str(diagnostics),
+    )
     example = {"rows": [schemas.example_row(explainer)]}
 
     @router.get(
@@ -268,7 +261,12 @@ async def _unless_disconnected(connection: Request, work: Coroutine[Any, Any, T]
     Raises:
         ClientDisconnect: The client disconnected.
     """
-    task, disconnected = asyncio.ensure_future(work), asyncio.ensure_future(_disconnected(connection))
+
+    async def wait_for_disconnect() -> None:
+        while (await connection.receive())["type"] != "http.disconnect":
+            pass
+
+    task, disconnected = asyncio.ensure_future(work), asyncio.ensure_future(wait_for_disconnect())
     try:
         await asyncio.wait({task, disconnected}, return_when=asyncio.FIRST_COMPLETED)
         if task.done():
@@ -278,8 +276,3 @@ async def _unless_disconnected(connection: Request, work: Coroutine[Any, Any, T]
         for each in (task, disconnected):
             each.cancel()
         await asyncio.gather(task, disconnected, return_exceptions=True)
-
-
-async def _disconnected(connection: Request) -> None:
-    while (await connection.receive())["type"] != "http.disconnect":
-        pass

@@ -8,9 +8,8 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from counterpath.service.dispatcher import Dispatcher
+from counterpath.service.dispatcher import BatchStats, Dispatcher
 from counterpath.service.problems import unexpected
-from counterpath.service.queue import BatchStats
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 """Prometheus's usual buckets, and beyond them up to the longest time limit."""
@@ -48,7 +47,7 @@ class Metrics(Collector):
             "counterpath_call_seconds", "How long a batch took.", ("kind",), buckets=_SECONDS, registry=registry
         )
         self._rows = Counter("counterpath_rows", "Rows that were computed.", ("kind",), registry=registry)
-        dispatcher.listen(self.count_batch)
+        dispatcher.on_batch = self.count_batch
 
     def count_batch(self, kind: str, stats: BatchStats) -> None:
         """Count one batch."""

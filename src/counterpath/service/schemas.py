@@ -355,7 +355,7 @@ def request_types(name: str, explainer: Explainer, settings: Settings) -> tuple[
         ),
         "lock": (
             _list(one_of(list(schema.names))),
-            Field([], description="Features that must not change, feature_columns the immutable ones."),
+            Field([], description="Features that must not change, beside the immutable ones."),
         ),
         "directions": (
             _object(
