@@ -13,8 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
-from counterpath.batch.engine import ShardFailure, ShardResult, outcome_from_json
-from counterpath.batch.job import Job
+from counterpath.batch.engine import Job, ShardFailure, ShardResult, outcome_from_json
 from counterpath.batch.sources import Source
 from counterpath.utils.errors import BatchError, InputError
 from counterpath.utils.files import atomic, sync_folder, write_json, write_text
@@ -232,7 +231,9 @@ def intact(folder: Path, done: Mapping[str, ShardResult], sources: Iterable[Sour
         name: result
         for name, result in done.items()
         if result.sha256 == hashes.get(result.source)
-        and all(_size(folder / file) == size for file, size in result.files.items())
+        and all(
+            (path := folder / file).is_file() and path.stat().st_size == size for file, size in result.files.items()
+        )
     }
 
 
@@ -247,7 +248,3 @@ def quarantined_sources(folder: Path) -> set[str]:
     """The files of the input of which something is in quarantine."""
     found = (json.loads(path.read_text(encoding="utf-8")) for path in folder.glob(f"{QUARANTINE}/[!.]*.json"))
     return {failure["source"] for failure in found}
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.is_file() else -1

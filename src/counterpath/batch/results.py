@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from counterpath.data.schema import KINDS, Feature, Schema
+from counterpath.data.schema import KINDS, Schema
 from counterpath.data.status import FOUND, StatusCode
 from counterpath.explainer.explainer import Explainer
 from counterpath.explanation import Explanation
@@ -85,13 +85,12 @@ def _origin_fields(ids: pa.Schema, plans: int) -> list[Any]:
 
 def _feature_fields(schema: Schema, reserved: Sequence[str]) -> list[tuple[str, pa.DataType]]:
     columns = feature_columns(schema.names, reserved)
-    return [(columns[feature.name], _type(feature)) for feature in schema]
-
-
-def _type(feature: Feature) -> pa.DataType:
-    if KINDS[feature.kind].categories is None:
-        return pa.int64() if KINDS[feature.kind].whole else pa.float64()
-    return _common_type(list(feature.categories), f"the categories of {feature.name!r}")
+    return [
+        (columns[name], _common_type(list(schema[name].categories), f"the categories of {name!r}"))
+        if (kind := KINDS[schema[name].kind]).categories is not None
+        else (columns[name], pa.int64() if kind.whole else pa.float64())
+        for name in schema.names
+    ]
 
 
 def _common_type(values: list[Any], what: str) -> pa.DataType:
