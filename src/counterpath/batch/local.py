@@ -94,17 +94,16 @@ class Local:
         return process
 
 
-class _Process:
+class _Process(subprocess.Popen[bytes]):
     """A worker process; it ends when its standard input does, and so with the process that started it."""
 
     def __init__(self, task: Task) -> None:
-        # Each has one thread, and says so before any library starts more.
-        environment = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-        self._process = subprocess.Popen(
+        super().__init__(
             [sys.executable, "-m", _MODULE],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=environment,
+            # Each has one thread, and says so before any library starts more.
+            env=os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
             start_new_session=True,  # Ctrl-C is for the process that started it
         )
         self._send(asdict(task))
@@ -112,24 +111,19 @@ class _Process:
     def do(self, shard: Shard) -> Any | None:
         """The outcome of a shard in JSON; None if the process died."""
         self._send(asdict(shard))
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+        assert self.stdout is not None
+        line = self.stdout.readline()
         return json.loads(line) if line.endswith(b"\n") else None
 
     def close(self) -> str:
         """Let it end; how it did, in words."""
         # Leaving the block closes both pipes and waits; a process that died may not have read all that was sent.
-        with suppress(BrokenPipeError), self._process:
+        with suppress(BrokenPipeError), self:
             pass
-        code = self._process.returncode
-        return signal.Signals(-code).name if code < 0 else f"exit code {code}"
-
-    def kill(self) -> None:
-        """End it now."""
-        self._process.kill()
+        return signal.Signals(-self.returncode).name if self.returncode < 0 else f"exit code {self.returncode}"
 
     def _send(self, value: Any) -> None:
-        assert self._process.stdin is not None
+        assert self.stdin is not None
         with suppress(BrokenPipeError):  # it died: that is seen where its outcome is missing
-            self._process.stdin.write(json.dumps(value).encode() + b"\n")
-            self._process.stdin.flush()
+            self.stdin.write(json.dumps(value).encode() + b"\n")
+            self.stdin.flush()

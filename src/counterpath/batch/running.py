@@ -11,9 +11,9 @@ from typing import Any
 
 from counterpath.batch import folder
 from counterpath.batch.engine import Engine, Job, Outcome, ShardFailure, ShardResult, Task
-from counterpath.batch.folder import Journal, Manifest, writing
+from counterpath.batch.folder import Journal, writing
 from counterpath.batch.results import UNUSABLE, UNUSABLE_TEXT, check_ids
-from counterpath.batch.sources import Shard, Source, find_files, inspect_files, shards_of
+from counterpath.batch.sources import Shard, find_files, inspect_files, shards_of
 from counterpath.data.status import StatusCode
 from counterpath.explainer.explainer import Explainer
 from counterpath.explanation.milestones import END
@@ -114,7 +114,7 @@ def run(
     if all(source.problem for source in sources):
         raise InputError(f"none of the {len(sources)} files can be used; {sources[0].name}: {sources[0].problem}")
     with folder.locked(path):
-        journal, done = _open(path, job, sources, restart=restart)
+        journal, done = folder.open_results(path, job, sources, restart=restart)
         failures = [
             ShardFailure(f"{number:05d}", source.name, 0, source.rows, f"{source.name} is left out: {source.problem}")
             for number, source in enumerate(sources)
@@ -137,33 +137,6 @@ def run(
         with writing(path / folder.SUMMARY):
             write_json(path / folder.SUMMARY, summary)
     return summary
-
-
-def _open(path: Path, job: Job, sources: Sequence[Source], *, restart: bool) -> tuple[Journal, dict[str, ShardResult]]:
-    """The journal of the results in a folder, if they are those of this job or of none yet, and what is done."""
-    before = None if restart else Manifest.read(path)
-    if before is not None:
-        differences = before.differences(job, sources, folder.quarantined_sources(path))
-        if differences:
-            raise InputError(
-                f"{path} holds the results of another job: {'; '.join(differences)}. Choose another folder, ask as "
-                "before, or start over with --restart, which deletes what is there"
-            )
-    if restart:
-        folder.clear(path)
-    folder.remove_temporary(path)
-    (path / folder.SUMMARY).unlink(missing_ok=True)  # it is out of date while a job runs
-    now = Manifest.of(job, sources)
-    if now != before:
-        now.write(path)
-    journal = Journal(path / folder.JOURNAL)
-    recorded = journal.read()
-    done = folder.intact(path, recorded, sources)
-    if len(done) < len(recorded):
-        journal.keep(done.values())
-    # Last: until the manifest has what changed, the quarantine says which files may have changed.
-    folder.remove_outdated(path, done.values())
-    return journal, done
 
 
 def _do_shards(

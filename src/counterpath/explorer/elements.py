@@ -73,14 +73,6 @@ def section(identity: str, title: str, lead: str = "") -> Iterator[ui.element]:
         yield outer
 
 
-def links(name: str, sections: Sequence[str]) -> None:
-    """Links to sections of the page by their identities."""
-    with ui.element("nav").classes("cp-links") as nav:
-        set_name(nav, name)
-        for identity in sections:
-            ui.link(identity.capitalize(), f"#{identity}")
-
-
 def table(
     caption: str, head: Sequence[str], rows: Sequence[Sequence[str]], classes: str = ""
 ) -> list[tuple[ui.element, list[TextElement]]]:

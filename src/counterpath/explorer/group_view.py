@@ -13,7 +13,6 @@ from nicegui import events, ui
 
 from counterpath.data.schema import Number, Schema
 from counterpath.data.tables import parse_table
-from counterpath.explainer.request import Request
 from counterpath.explanation import Explanation, StatusCode, wording
 from counterpath.explanation.milestones import MILESTONES
 from counterpath.explanation.summary import group_keys
@@ -100,129 +99,6 @@ def matching_rows(
 def sample(positions: list[int], limit: int, seed: int = 0) -> list[int]:
     """At most so many of the positions, drawn at random, in order; the same ones every time."""
     return positions if len(positions) <= limit else sorted(Random(seed).sample(positions, limit))
-
-
-class GroupForm:
-    """Which rows to explain, and what is requested for them.
-
-    Args:
-        model: The model, and the rows that are there from the start.
-
-    Attributes:
-        rows: The rows to choose from now: those, or those of a table that was uploaded.
-    """
-
-    def __init__(self, model: LoadedModel) -> None:
-        self._explainer, self._own_rows = model.explainer, model.rows
-        self._error = elements.error_label()
-        self._build_table()
-        with ui.element("div").classes("cp-fields"):
-            self._build_filter()
-        self._filter_fields = ui.element("div").classes("cp-fields")
-        self._categories: ui.select | None = None
-        self._ends: tuple[ui.number, ui.number] | None = None
-        with ui.element("div").classes("cp-fields"):
-            self._fields = TargetFields(self._explainer, on_target=self._count)
-            free = [feature.name for feature in self._explainer.schema_ if not feature.immutable]
-            self._lock = ui.select(free, label="Must not change", value=[], multiple=True, clearable=True)
-        self._matching = elements.text("p", "", "cp-soft")
-        self._matching.props["role"] = "status"
-        self._show_table(model.rows, _OWN_TABLE)
-
-    def request(self) -> Request:
-        """What is requested for each row."""
-        return self._fields.request(paths=MILESTONES, lock=tuple(self._lock.value))
-
-    def chosen_rows(self) -> pd.DataFrame:
-        """The rows that the controls choose.
-
-        Raises:
-            InputError: There is none, or a number is none that can be.
-        """
-        positions, limit = self._matches()
-        if not positions:
-            raise InputError("nobody fits; take another filter, or people who are not rejected, too")
-        return self.rows.frame.iloc[sample(positions, limit)]
-
-    def _matches(self) -> tuple[list[int], int]:
-        """The positions of all rows that match, and how many of them are taken at most."""
-        limit, feature = self._limit.value, str(self._feature.value)
-        if limit is None or limit != int(limit) or not 1 <= limit <= MOST_ROWS:
-            raise InputError(f"at most {limit!r} people cannot be explained; give a whole number from 1 to {MOST_ROWS}")
-        low, high = (None, None) if self._ends is None else (end.value for end in self._ends)
-        categories: tuple[Any, ...] = ()
-        if self._categories is not None:
-            known = self._explainer.schema_[feature].categories
-            categories = tuple(known[code] for code in self._categories.value)
-        target, rejected = self._fields.target.value, bool(self._rejected.value)
-        chosen = {"rejected": rejected, "feature": feature, "categories": categories, "low": low, "high": high}
-        return matching_rows(self.rows, target, **chosen), int(limit)
-
-    def _count(self) -> None:
-        """Say how many rows match, and how many of them are drawn."""
-        with elements.show_errors(self._error):
-            positions, limit = self._matches()
-            count = len(positions)
-            taken = "all of them are explained" if count <= limit else f"{limit:,} of them are drawn at random"
-            self._matching.set_text(f"{count:,} of {len(self.rows):,} people fit{f'; {taken}' if count else ''}.")
-
-    def _build_table(self) -> None:
-        with ui.element("div").classes("cp-row"):
-            self._table = ui.label().classes("cp-soft")
-            self._upload = ui.upload(auto_upload=True, max_file_size=LARGEST_FILE, on_upload=self._uploaded)
-            self._upload.props["accept"] = ".csv"
-            refused = f"The file was not taken; expected a CSV of at most {LARGEST_FILE // 1024:,} KiB."
-            self._upload.on_rejected(lambda: self._error.set_text(refused)).style("display: none")
-            pick = elements.button("Upload a CSV", name="Upload a CSV of people")
-            # In the browser itself, because a file may only be asked for by a click.
-            pick.on("click", js_handler=f"event => getElement({self._upload.id}).$refs.qRef.pickFiles(event)")
-            back = "Back to this page's table"
-            self._back = elements.button(back, lambda: self._show_table(self._own_rows, _OWN_TABLE), "flat dense")
-
-    def _build_filter(self) -> None:
-        features = {"": _EVERYBODY, **{name: name for name in self._explainer.schema_.names}}
-        self._feature = ui.select(features, label="Filter by", value="", on_change=self._build_filter_fields)
-        self._limit = ui.number("How many, at most", value=_DEFAULT_ROWS, step=1, on_change=self._count)
-        self._limit.min, self._limit.max = 1, MOST_ROWS
-        self._rejected = ui.switch("Only people who are rejected", value=True, on_change=self._count)
-        elements.set_name(self._rejected, "Only people for whom the model does not decide as wanted")
-
-    def _build_filter_fields(self) -> None:
-        """Offer the values of the feature by which rows are filtered."""
-        self._filter_fields.clear()
-        self._categories, self._ends = None, None
-        name = self._feature.value
-        if name:
-            categories = self._explainer.schema_[name].categories
-            with self._filter_fields:
-                if categories:
-                    options = {code: wording.value(category) for code, category in enumerate(categories)}
-                    label = f"Values of {name}"
-                    self._categories = ui.select(options, label=label, value=[], multiple=True, on_change=self._count)
-                else:
-                    low, high = (ui.number(f"{name} {end}", on_change=self._count) for end in ("from", "to"))
-                    self._ends = low, high
-        self._count()
-
-    async def _uploaded(self, event: events.UploadEventArguments) -> None:
-        name = event.file.name
-        with elements.show_errors(self._error):
-            try:
-                if event.file.size() > LARGEST_FILE:
-                    raise InputError(f"{name} has {event.file.size():,} bytes; expected at most {LARGEST_FILE:,}")
-                content = await event.file.read()
-                rows = await asyncio.to_thread(
-                    lambda: RowTable.from_table(self._explainer, parse_table(content, ".csv", name))
-                )
-            finally:
-                self._upload.reset()
-            self._show_table(rows, name)
-
-    def _show_table(self, rows: RowTable, name: str) -> None:
-        self.rows = rows
-        self._table.set_text(f"{len(rows):,} people are in {name}.")
-        self._back.set_visibility(rows is not self._own_rows)
-        self._count()
 
 
 def concatenate(results: Sequence[Explanation]) -> Explanation:
@@ -436,14 +312,31 @@ class GroupView:
         self._model, self._on_open = model, on_open
         with ui.element("div").classes("cp-column"):
             with elements.section("group", "Many people at once", _LEAD):
-                self._form = GroupForm(model)
+                self._error = elements.error_label()
+                self._build_table()
+                with ui.element("div").classes("cp-fields"):
+                    self._build_filter()
+                self._filter_fields = ui.element("div").classes("cp-fields")
+                self._categories: ui.select | None = None
+                self._ends: tuple[ui.number, ui.number] | None = None
+                with ui.element("div").classes("cp-fields"):
+                    self._fields = TargetFields(model.explainer, on_target=self._count)
+                    free = [feature.name for feature in model.explainer.schema_ if not feature.immutable]
+                    self._lock = ui.select(free, label="Must not change", value=[], multiple=True, clearable=True)
+                self._matching = elements.text("p", "", "cp-soft")
+                self._matching.props["role"] = "status"
+                self._show_table(model.rows, _OWN_TABLE)
                 self._task = elements.TaskControls("Explain these people", self._explain, stop_name="Stop explaining")
                 self._downloads = elements.Downloads("group", "the group", self._task.error)
             self._results = ui.element("div").classes("cp-column")
             self._results.props["aria-live"] = "polite"
 
     async def _explain(self) -> None:
-        rows, request = self._form.chosen_rows(), self._form.request()
+        positions, limit = self._matches()
+        if not positions:
+            raise InputError("nobody fits; take another filter, or people who are not rejected, too")
+        rows = self._rows.frame.iloc[sample(positions, limit)]
+        request = self._fields.request(paths=MILESTONES, lock=tuple(self._lock.value))
         parts: list[Explanation] = []
         for start in range(0, len(rows), _BATCH):
             self._show_progress(start, len(rows))
@@ -460,3 +353,85 @@ class GroupView:
 
     def _show_progress(self, done: int, total: int) -> None:
         self._task.show_busy(f"{done} of {total} people …", progress=done / total)
+
+    def _matches(self) -> tuple[list[int], int]:
+        """The positions of all rows that match, and how many of them are taken at most."""
+        limit, feature = self._limit.value, str(self._feature.value)
+        if limit is None or limit != int(limit) or not 1 <= limit <= MOST_ROWS:
+            raise InputError(f"at most {limit!r} people cannot be explained; give a whole number from 1 to {MOST_ROWS}")
+        low, high = (None, None) if self._ends is None else (end.value for end in self._ends)
+        categories: tuple[Any, ...] = ()
+        if self._categories is not None:
+            known = self._model.explainer.schema_[feature].categories
+            categories = tuple(known[code] for code in self._categories.value)
+        target, rejected = self._fields.target.value, bool(self._rejected.value)
+        found = matching_rows(
+            self._rows, target, rejected=rejected, feature=feature, categories=categories, low=low, high=high
+        )
+        return found, int(limit)
+
+    def _count(self) -> None:
+        """Say how many rows match, and how many of them are drawn."""
+        with elements.show_errors(self._error):
+            positions, limit = self._matches()
+            count = len(positions)
+            taken = "all of them are explained" if count <= limit else f"{limit:,} of them are drawn at random"
+            self._matching.set_text(f"{count:,} of {len(self._rows):,} people fit{f'; {taken}' if count else ''}.")
+
+    def _build_table(self) -> None:
+        with ui.element("div").classes("cp-row"):
+            self._table = ui.label().classes("cp-soft")
+            self._upload = ui.upload(auto_upload=True, max_file_size=LARGEST_FILE, on_upload=self._uploaded)
+            self._upload.props["accept"] = ".csv"
+            refused = f"The file was not taken; expected a CSV of at most {LARGEST_FILE // 1024:,} KiB."
+            self._upload.on_rejected(lambda: self._error.set_text(refused)).style("display: none")
+            pick = elements.button("Upload a CSV", name="Upload a CSV of people")
+            # In the browser itself, because a file may only be asked for by a click.
+            pick.on("click", js_handler=f"event => getElement({self._upload.id}).$refs.qRef.pickFiles(event)")
+            back = "Back to this page's table"
+            self._back = elements.button(back, lambda: self._show_table(self._model.rows, _OWN_TABLE), "flat dense")
+
+    def _build_filter(self) -> None:
+        features = {"": _EVERYBODY, **{name: name for name in self._model.explainer.schema_.names}}
+        self._feature = ui.select(features, label="Filter by", value="", on_change=self._build_filter_fields)
+        self._limit = ui.number("How many, at most", value=_DEFAULT_ROWS, step=1, on_change=self._count)
+        self._limit.min, self._limit.max = 1, MOST_ROWS
+        self._rejected = ui.switch("Only people who are rejected", value=True, on_change=self._count)
+        elements.set_name(self._rejected, "Only people for whom the model does not decide as wanted")
+
+    def _build_filter_fields(self) -> None:
+        """Offer the values of the feature by which rows are filtered."""
+        self._filter_fields.clear()
+        self._categories, self._ends = None, None
+        name = self._feature.value
+        if name:
+            categories = self._model.explainer.schema_[name].categories
+            with self._filter_fields:
+                if categories:
+                    options = {code: wording.value(category) for code, category in enumerate(categories)}
+                    label = f"Values of {name}"
+                    self._categories = ui.select(options, label=label, value=[], multiple=True, on_change=self._count)
+                else:
+                    low, high = (ui.number(f"{name} {end}", on_change=self._count) for end in ("from", "to"))
+                    self._ends = low, high
+        self._count()
+
+    async def _uploaded(self, event: events.UploadEventArguments) -> None:
+        name = event.file.name
+        with elements.show_errors(self._error):
+            try:
+                if event.file.size() > LARGEST_FILE:
+                    raise InputError(f"{name} has {event.file.size():,} bytes; expected at most {LARGEST_FILE:,}")
+                content = await event.file.read()
+                rows = await asyncio.to_thread(
+                    lambda: RowTable.from_table(self._model.explainer, parse_table(content, ".csv", name))
+                )
+            finally:
+                self._upload.reset()
+            self._show_table(rows, name)
+
+    def _show_table(self, rows: RowTable, name: str) -> None:
+        self._rows = rows
+        self._table.set_text(f"{len(rows):,} people are in {name}.")
+        self._back.set_visibility(rows is not self._model.rows)
+        self._count()

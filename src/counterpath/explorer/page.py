@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import pandas as pd
-from fastapi import FastAPI
 from nicegui import app as pages
 from nicegui import ui
 
@@ -126,38 +125,6 @@ class ModelLoader:
         self.stage = Stage(description, done, total, note)
 
 
-def mount(app: FastAPI, loader: ModelLoader) -> None:
-    """Put the explorer on an app, at `/`.
-
-    Args:
-        app: What serves it; its own routes come first.
-        loader: The model, which may still be loading.
-    """
-
-    @ui.page("/", title=TITLE)
-    def explorer() -> None:
-        theme.apply()
-        with ui.element("header").classes("cp-header"):
-            elements.text("h1", "Counterpath")
-            elements.text("span", f"Model: {loader.title}", "cp-model")
-        outer = ui.element("div")
-        with outer:
-            if loader.model is not None:
-                _tabs(loader.model)
-            else:
-                _show_loading(loader, outer)
-
-    ui.run_with(
-        app,
-        title=TITLE,
-        favicon=theme.ICON,
-        language="en-US",
-        tailwind=False,
-        reconnect_timeout=_RECONNECT_SECONDS,
-        show_welcome_message=False,
-    )
-
-
 def _notice() -> None:
     elements.text("p", NOTICE, "cp-notice").props["role"] = "note"
 
@@ -217,7 +184,7 @@ def _show_loading(loader: ModelLoader, outer: ui.element) -> None:
 
 
 def serve(title: str, load: Load, settings: Settings, announce: Callable[[str], Any]) -> tuple[int | None, bool]:
-    """Serve the explorer at once, and load its model meanwhile.
+    """Serve the explorer at once, at `/` after the routes of the service, and load its model meanwhile.
 
     Args:
         title: What the model is called.
@@ -234,19 +201,41 @@ def serve(title: str, load: Load, settings: Settings, announce: Callable[[str], 
     dispatcher = Dispatcher({}, settings)
     loader = ModelLoader(title, load, dispatcher)
     app = api.create(dispatcher, settings)
-    mount(app, loader)
-    pages.on_startup(lambda: _publish(app, loader))
+
+    @ui.page("/", title=TITLE)
+    def explorer() -> None:
+        theme.apply()
+        with ui.element("header").classes("cp-header"):
+            elements.text("h1", "Counterpath")
+            elements.text("span", f"Model: {loader.title}", "cp-model")
+        outer = ui.element("div")
+        with outer:
+            if loader.model is not None:
+                _tabs(loader.model)
+            else:
+                _show_loading(loader, outer)
+
+    ui.run_with(
+        app,
+        title=TITLE,
+        favicon=theme.ICON,
+        language="en-US",
+        tailwind=False,
+        reconnect_timeout=_RECONNECT_SECONDS,
+        show_welcome_message=False,
+    )
+
+    async def publish() -> None:
+        """Offer the model over HTTP once it is there: here, because only the event loop may change the routes."""
+        while loader.running:
+            await asyncio.sleep(_POLL_SECONDS)
+        if loader.model is not None:
+            api.publish(app, loader.model.name)
+
+    pages.on_startup(publish)
     loader.start()
     with warnings.catch_warnings():
         # NiceGUI looks through all objects of the process for its server, and torch has some that do not like it.
         warnings.filterwarnings("ignore", message=".*torch.distributed.reduce_op", category=FutureWarning)
         stopped_by = server.run(app, dispatcher, settings, announce)
     return stopped_by, dispatcher.busy or loader.running
-
-
-async def _publish(app: FastAPI, loader: ModelLoader) -> None:
-    """Offer the model over HTTP once it is there: here, because only the event loop may change the routes."""
-    while loader.running:
-        await asyncio.sleep(_POLL_SECONDS)
-    if loader.model is not None:
-        api.publish(app, loader.model.name)

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,29 +18,22 @@ from counterpath.explanation.tables import path_features
 from counterpath.explorer import elements
 from counterpath.explorer.figures import cursor, path_figure
 from counterpath.explorer.figures_map import VolumeGrid, map_figure
-from counterpath.explorer.forms import RequestForm, RowForm, available_methods
+from counterpath.explorer.forms import METHOD_DESCRIPTIONS, RowForm, TargetFields, as_integer, available_methods
 from counterpath.explorer.state import BOTH, LoadedModel, Plan, plans_of, request_arguments, side_by_side
 from counterpath.search.methods import NEAREST
 from counterpath.utils.errors import InputError
 
-_PARTS = ("person", "features", "plans", "path", "map", "compare")
-_LOOSENED: dict[str, dict[str, Any]] = {
-    "lock": {"locked": False},
-    "up": {"direction": BOTH},
-    "down": {"direction": BOTH},
-    "range": {"low": None, "high": None, "allowed": ()},
-}
-"""What a feature's constraint is replaced with to loosen it, by the kind of a binding constraint."""
 MOST_BOOKMARKS = 6
 """Plans side by side: more columns do not fit a screen."""
 NO_PLANS = "Ask for plans to see what would have to change."
-_LOOSEN = {
-    "lock": "Unlock {}",
-    "up": "Let {} go down, too",
-    "down": "Let {} go up, too",
-    "range": "Drop the range of {}",
-    "max_changes": "Allow more than {} changes",
+_LOOSEN: dict[str, tuple[str, dict[str, Any]]] = {
+    "lock": ("Unlock {}", {"locked": False}),
+    "up": ("Let {} go down, too", {"direction": BOTH}),
+    "down": ("Let {} go up, too", {"direction": BOTH}),
+    "range": ("Drop the range of {}", {"low": None, "high": None, "allowed": ()}),
+    "max_changes": ("Allow more than {} changes", {}),
 }
+"""How to offer to loosen a binding constraint, by its kind; and what a feature's constraint is replaced with then."""
 _MOST_BUTTONS = 4
 """Constraints that can be loosened by a click: those that cost most come first, and a row of buttons has an end."""
 _NO_BREAK = "\N{NO-BREAK SPACE}"
@@ -147,7 +140,7 @@ class PlanCards:
         with ui.element("div").classes("cp-row"):
             for constraint in plan.binding[:_MOST_BUTTONS]:
                 if constraint.kind in _LOOSEN:
-                    words = _LOOSEN[constraint.kind].format(constraint.feature)
+                    words = _LOOSEN[constraint.kind][0].format(constraint.feature)
                     elements.button(words, lambda constraint=constraint: self._on_loosen(constraint))
                 else:
                     elements.text("span", f"{constraint.feature} cannot change", "cp-badge")
@@ -232,48 +225,6 @@ class PathView:
         return f"{number}" if short else f"milestone {number}"
 
 
-class MethodComparison:
-    """What several methods find for the row.
-
-    Args:
-        on_compare: Called when they are to be compared.
-    """
-
-    def __init__(self, on_compare: Callable[[], None]) -> None:
-        elements.text("h3", "Methods")
-        with ui.element("div").classes("cp-row"):
-            self._button = elements.button("Compare methods", on_compare, "outline")
-            self._doing = ui.label().classes("cp-soft")
-            self._doing.props["role"] = "status"
-        self._outer = ui.element("div")
-
-    def show_busy(self, doing: str) -> None:
-        """Say what is being done."""
-        self._button.disable()
-        self._doing.set_text(doing)
-
-    def show_idle(self) -> None:
-        """Nothing is being done."""
-        self._button.enable()
-        self._doing.set_text("")
-
-    def clear(self) -> None:
-        """Compare nothing."""
-        self._outer.clear()
-
-    def show(self, table: pd.DataFrame, results: Mapping[str, Explanation]) -> None:
-        """Show the table of a comparison, and what each method found."""
-        self._outer.clear()
-        rows = []
-        for name, numbers in table.iterrows():
-            status = str(results[str(name)].status["status"].iloc[0]).replace("_", " ")
-            rows.append([str(name), status, *(wording.value(numbers[column], digits=3) for column in _COMPARED)])
-        head = ["method", "result", *_COMPARED.values()]
-        with self._outer:
-            elements.text("p", _LEGEND, "cp-soft")
-            elements.table("What each method finds for this person", head, rows, "cp-numbers")
-
-
 class Bookmarks:
     """Plans that are kept while the tab is open, each in a column."""
 
@@ -317,15 +268,16 @@ class RowView:
         self._background: VolumeGrid | None = None
         self._result: Explanation | None = None
         self._tables: dict[str, pd.DataFrame] = {}
-        elements.links("Parts of the page", _PARTS)
+        with ui.element("nav").classes("cp-links") as nav:
+            elements.set_name(nav, "Parts of the page")
+            for identity in ("person", "features", "plans", "path", "map", "compare"):
+                ui.link(identity.capitalize(), f"#{identity}")
         with ui.element("div").classes("cp-main"):
             with ui.element("div").classes("cp-column"):
-                self._form = RowForm(
-                    model, lambda: self._request_form.fields.target.value, self._clear, self._mark_outdated
-                )
+                self._form = RowForm(model, lambda: self._fields.target.value, self._clear, self._mark_outdated)
             with ui.element("div").classes("cp-column"):
                 self._build_results()
-        self._form.picker.pick_first_rejected()
+        self._form.pick_next_rejected()
 
     def open(self, row: pd.DataFrame) -> None:
         """Look at a row that need not be one of those to choose from: one row, under its label."""
@@ -333,9 +285,17 @@ class RowView:
 
     def _build_results(self) -> None:
         with elements.section("plans", "Plans"):
-            self._request_form = RequestForm(self._model.explainer)
+            with ui.element("div").classes("cp-fields"):
+                self._fields = TargetFields(self._model.explainer, on_method=self._describe_method)
+                self._fields.confidence.props["hint"] = "the least probability"
+                self._plans_field = ui.number("Plans", value=3, step=1)
+                self._plans_field.props["hint"] = "at most"
+                self._max_changes = ui.number("Most changes", step=1)
+                self._max_changes.props["hint"] = "empty: any number"
+            self._description = elements.text("p", "", "cp-soft")
+            self._describe_method()
             self._search = elements.TaskControls(
-                "Find plans", self._find_plans, on_end=lambda: self._methods.show_idle()
+                "Find plans", self._find_plans, on_end=lambda: self._show_comparing("")
             )
             self._plans = PlanCards(self._show_path, self._bookmark, self._loosen)
             self._downloads = elements.Downloads("explanation", "the plans", self._search.error)
@@ -346,7 +306,14 @@ class RowView:
         with elements.section("map", "Latent map", lead):
             self._map = elements.Drawing()
         with elements.section("compare", "Compare"):
-            self._methods = MethodComparison(lambda: self._search.start(self._compare_methods))
+            elements.text("h3", "Methods")
+            with ui.element("div").classes("cp-row"):
+                self._compare = elements.button(
+                    "Compare methods", lambda: self._search.start(self._compare_methods), "outline"
+                )
+                self._comparing = ui.label().classes("cp-soft")
+                self._comparing.props["role"] = "status"
+            self._methods = ui.element("div")
             self._bookmarks = Bookmarks()
 
     def _clear(self) -> None:
@@ -370,7 +337,12 @@ class RowView:
         if row is None:
             raise InputError("Something about the values or limits cannot be; it is marked in red.")
         constraints = request_arguments(self._model.explainer.schema_, self._form.constraints)
-        return row, self._request_form.request(**constraints)
+        plans, max_changes = as_integer(self._plans_field.value), as_integer(self._max_changes.value)
+        return row, self._fields.request(plans=plans, max_changes=max_changes, **constraints)
+
+    def _describe_method(self) -> None:
+        name = str(self._fields.method.value)
+        self._description.set_text(f"{name}: {METHOD_DESCRIPTIONS.get(name, 'a method of your own')}.")
 
     async def _find_plans(self) -> None:
         row, request = self._row_and_request()
@@ -405,7 +377,7 @@ class RowView:
         results: dict[str, Explanation] = {}
         seconds: dict[str, float] = {}
         for name in dict.fromkeys([*(name for name in COMPARED if name in available), NEAREST]):
-            self._methods.show_busy(f"{name} …")
+            self._show_comparing(f"{name} …")
             self._search.show_busy(f"Comparing: {name} …")
             started = time.monotonic()
             results[name] = await self._model.explain(row, replace(request, plans=1, method=name))
@@ -413,10 +385,23 @@ class RowView:
         table = await asyncio.to_thread(Comparison(results, seconds).table)
         self._tables = {"Methods on this person": table}
         self._downloads.offer(self._result, self._tables)
-        self._methods.show(table, results)
+        rows = []
+        for name, result in results.items():
+            status, numbers = str(result.status["status"].iloc[0]).replace("_", " "), table.loc[name]
+            rows.append([name, status, *(wording.value(numbers[column], digits=3) for column in _COMPARED)])
+        self._methods.clear()
+        with self._methods:
+            elements.text("p", _LEGEND, "cp-soft")
+            head = ["method", "result", *_COMPARED.values()]
+            elements.table("What each method finds for this person", head, rows, "cp-numbers")
         background = await self._model.volume_grid(row)
         self._map.show(map_figure(results, row.index.tolist()[0], background=background))
         self._search.show_idle()
+
+    def _show_comparing(self, doing: str) -> None:
+        """Say what is being compared, or nothing when nothing is."""
+        self._compare.set_enabled(not doing)
+        self._comparing.set_text(doing)
 
     def _bookmark(self, plan: Plan) -> None:
         self._bookmarks.add(plan)
@@ -426,7 +411,7 @@ class RowView:
         """Take back what stands in the way, and search again."""
         name = constraint.feature
         if constraint.kind == "max_changes":
-            self._request_form.allow_any_changes()
+            self._max_changes.set_value(None)  # as many as needed
         else:
-            self._form.constrain(name, replace(self._form.constraints[name], **_LOOSENED[constraint.kind]))
+            self._form.constrain(name, replace(self._form.constraints[name], **_LOOSEN[constraint.kind][1]))
         self._search.start(self._find_plans)

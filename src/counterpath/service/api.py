@@ -157,6 +157,16 @@ def _add_model(router: APIRouter, dispatcher: Dispatcher, name: str, explainer: 
     )
     example = {"rows": [schemas.example_row(explainer)]}
 
+    def post(action: str, response: type[Any], summary: str, body: Mapping[str, Any]) -> Callable[[Any], Any]:
+        return router.post(
+            f"/v1/models/{name}:{action}",
+            response_model=response,
+            responses=documented(*_WITH_BODY),
+            operation_id=f"{action} {name}",
+            summary=summary,
+            openapi_extra={"requestBody": {"content": {"application/json": {"example": body}}}},
+        )
+
     @router.get(
         f"/v1/models/{name}",
         responses=documented(*_ALWAYS),
@@ -166,38 +176,22 @@ def _add_model(router: APIRouter, dispatcher: Dispatcher, name: str, explainer: 
     async def describe() -> schemas.ModelCard:
         return card
 
-    @router.post(
-        f"/v1/models/{name}:explain",
-        response_model=schemas.ExplainResponse,
-        responses=documented(*_WITH_BODY),
-        operation_id=f"explain {name}",
-        summary=f"What would have to change for another decision of {name}",
-        openapi_extra=_example(example | {"paths": "milestones"}),
-    )
+    what = f"What would have to change for another decision of {name}"
+
+    @post("explain", schemas.ExplainResponse, what, example | {"paths": "milestones"})
     async def explain(body: explain_type, connection: Request) -> Response:  # type: ignore[valid-type]
         rows = pd.DataFrame(body.rows, columns=columns)  # type: ignore[attr-defined]
         texts = await _unless_disconnected(connection, dispatcher.explain_json(name, rows, schemas.read_request(body)))
         content = f'{{"model": {json.dumps(name)}, "rows": [{", ".join(texts)}]}}'
         return Response(content, media_type="application/json")
 
-    @router.post(
-        f"/v1/models/{name}:predict",
-        response_model=schemas.PredictResponse,
-        responses=documented(*_WITH_BODY),
-        operation_id=f"predict {name}",
-        summary=f"What {name} predicts",
-        openapi_extra=_example(example),
-    )
+    @post("predict", schemas.PredictResponse, f"What {name} predicts", example)
     async def predict(body: predict_type, connection: Request) -> Response:  # type: ignore[valid-type]
         rows = pd.DataFrame(body.rows, columns=columns)  # type: ignore[attr-defined]
         prediction = dispatcher.predict(name, rows, time_limit=body.time_limit)  # type: ignore[attr-defined]
         probabilities = (await _unless_disconnected(connection, prediction)).to_numpy().tolist()
         predicted = [{"class": card.classes[row.index(max(row))], "probabilities": row} for row in probabilities]
         return JSONResponse({"model": name, "classes": card.classes, "rows": predicted})
-
-
-def _example(body: Mapping[str, Any]) -> dict[str, Any]:
-    return {"requestBody": {"content": {"application/json": {"example": body}}}}
 
 
 def _strict_route(max_rows: int, turn: asyncio.Lock) -> type[APIRoute]:

@@ -296,7 +296,7 @@ class Dispatcher:
                 name,
                 max_waiting=settings.queue,
                 max_rows=rows,
-                on_batch=lambda stats, name=name: self.on_batch(name, stats),
+                on_batch=partial(lambda kind, stats: self.on_batch(kind, stats), name),
             )
             for name, rows in ((EXPLAIN, settings.batch), (PREDICT, _MAX_PREDICTED_ROWS))
         }
