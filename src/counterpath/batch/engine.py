@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from counterpath.batch.sources import Shard, Source
-from counterpath.explanation.provenance import versions
+from counterpath.explanation.result import versions
 from counterpath.fitting import persistence
 from counterpath.utils.errors import InputError
 

@@ -25,7 +25,7 @@ from counterpath.batch import engine, ray_driver
 from counterpath.batch.engine import Outcome, Report, ShardFailure, Task
 from counterpath.batch.sources import Shard
 from counterpath.batch.worker import Worker
-from counterpath.explanation.provenance import versions
+from counterpath.explanation.result import versions
 from counterpath.utils.devices import resolve_device
 from counterpath.utils.errors import BatchError, InputError, require
 

@@ -14,9 +14,8 @@ from nicegui import events, ui
 from counterpath.data.schema import Number, Schema
 from counterpath.data.tables import parse_table
 from counterpath.explanation import Explanation, StatusCode, wording
-from counterpath.explanation.milestones import MILESTONES
 from counterpath.explanation.summary import group_keys
-from counterpath.explanation.tables import BY_ROW
+from counterpath.explanation.tables import BY_ROW, MILESTONES
 from counterpath.explorer import elements
 from counterpath.explorer.figures import FEW, SHARES, changes_figure, measures_figure, shares_figure
 from counterpath.explorer.forms import TargetFields
