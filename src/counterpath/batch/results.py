@@ -232,20 +232,19 @@ def _without_foreign(values: pd.Series, kind: pa.DataType, unknown: NDArray[np.b
 
 
 def _table(schema: pa.Schema, columns: Mapping[str, Any]) -> pa.Table:
-    """A table of the columns that the schema names; those that are not there hold nothing."""
-    count = len(columns["row"])
-    arrays = [
-        _array(columns[field.name], field.type) if field.name in columns else pa.nulls(count, field.type)
-        for field in schema
-    ]
+    """A table of the columns that the schema names; those that are not there hold nothing.
+
+    Arrow reads objects as what they ought to be, and casts what has a type already.
+    """
+    arrays = []
+    for field in schema:
+        values = columns.get(field.name)
+        if values is None:
+            values = pa.nulls(len(columns["row"]), field.type)
+        elif isinstance(values, list) or (not isinstance(values, pa.Array) and values.dtype == object):
+            values = pa.array(values, field.type, from_pandas=True)
+        elif not isinstance(values, pa.Array):
+            array = pa.array(values, from_pandas=True)
+            values = (array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array).cast(field.type)
+        arrays.append(values)
     return pa.table(arrays, schema=schema)
-
-
-def _array(values: Any, kind: pa.DataType) -> pa.Array:
-    """One column; Arrow reads objects as what they ought to be, and casts what has a type already."""
-    if isinstance(values, pa.Array):
-        return values
-    if isinstance(values, list) or values.dtype == object:
-        return pa.array(values, kind, from_pandas=True)
-    array = pa.array(values, from_pandas=True)
-    return (array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array).cast(kind)

@@ -388,10 +388,16 @@ class Dispatcher:
         explainer, deadline = choose("model", model, self.models), _deadline(request.time_limit)
         frame = await self._check(explainer, rows, request)
         untimed = replace(request, time_limit=None)  # the deadlines of the jobs of a batch count instead
+
+        def compute(table: pd.DataFrame, should_stop: ShouldStop) -> BatchResult:
+            # With its measures: they need the models, and so the thread that may use them.
+            result = explainer.solve(table, untimed, should_stop=should_stop)
+            return BatchResult(replace(result, compute_measures=result.measures()))
+
         job = Job(
             key=(EXPLAIN, model, untimed.key, tuple(frame.dtypes)),
             rows=frame,
-            compute=lambda table, should_stop: _explain(explainer, table, untimed, should_stop),
+            compute=compute,
             extract=extract,
             deadline=deadline,
         )
@@ -460,12 +466,6 @@ def _narrow(frame: pd.DataFrame, dtypes: Mapping[str, Any]) -> pd.DataFrame:
         name: cast_if_lossless(frame[name], dtype) for name, dtype in dtypes.items() if frame[name].dtype != dtype
     }
     return frame.assign(**{name: column for name, column in columns.items() if column.dtype != frame[name].dtype})
-
-
-def _explain(explainer: Explainer, rows: pd.DataFrame, request: Request, should_stop: ShouldStop) -> BatchResult:
-    """The explanation with its measures: they need the models, and so the thread that may use them."""
-    result = explainer.solve(rows, request, should_stop=should_stop)
-    return BatchResult(replace(result, compute_measures=result.measures()))
 
 
 def _prediction_queue(explainer: Explainer) -> str:

@@ -326,69 +326,55 @@ def request_types(name: str, explainer: Explainer, settings: Settings) -> tuple[
     """The types of requests to explain and to predict by a model of this name."""
     schema, title = explainer.schema_, "".join(part.capitalize() for part in re.split("[._-]", name))
     row = _object(f"{title}Row", {each.name: _value(each, explainer) for each in schema})
+    kept = "; ".join(f"{key}: {words}" for key, words in KEEPS.items())
+    costs = {each.name: Annotated[float, Field(ge=1 / _MAX_COST, le=_MAX_COST)] for each in schema}
+    ordered = {each.name: one_of(["up", "down"]) for each in schema if not KINDS[each.kind].one_hot}
+    ranges = {each.name: _range(each) for each in schema}
+    limit = Field(ge=min(MIN_TIME_LIMIT, settings.longest), le=settings.longest)
+    rows = Field(description="In original units, one object each.", examples=[[example_row(explainer)]])
+    seconds = "How many seconds the answer may take; then the status is 504."
     shared: dict[str, Any] = {
-        "rows": (
-            Annotated[_list(row), Field(max_length=settings.rows)],
-            Field(description="In original units, one object each.", examples=[[example_row(explainer)]]),
-        ),
-        "time_limit": (
-            Annotated[float, Field(ge=min(MIN_TIME_LIMIT, settings.longest), le=settings.longest)],
-            Field(
-                settings.time_limit,
-                description="How many seconds the answer may take; then the status is 504.",
-                examples=[30],
-            ),
-        ),
+        "rows": (Annotated[_list(row), Field(max_length=settings.rows)], rows),
+        "time_limit": (Annotated[float, limit], Field(settings.time_limit, description=seconds, examples=[30])),
     }
-    explain: dict[str, Any] = {
+    described: dict[str, tuple[Any, Any, str]] = {
         "target_class": (
             one_of([*(json_value(label) for label in explainer.classes_), OTHER]),
-            Field(OTHER, description='The target class, or "other": any class but the present one.'),
+            OTHER,
+            'The target class, or "other": any class but the present one.',
         ),
-        "confidence": (
-            Annotated[float, Field(gt=0, lt=1)],
-            Field(0.5, description="What the probability of the target must reach."),
-        ),
+        "confidence": (Annotated[float, Field(gt=0, lt=1)], 0.5, "What the probability of the target must reach."),
         "method": (
             one_of([*methods(explainer), None]),
-            Field(None, description=f"How to search; by default {resolve_method(explainer.method).name}."),
+            None,
+            f"How to search; by default {resolve_method(explainer.method).name}.",
         ),
-        "paths": (
-            one_of(list(KEEPS)),
-            Field(END, description=f"Of the path: {'; '.join(f'{key}: {words}' for key, words in KEEPS.items())}"),
-        ),
+        "paths": (one_of(list(KEEPS)), END, f"Of the path: {kept}"),
         "lock": (
             _list(one_of(list(schema.names))),
-            Field([], description="Features that must not change, beside the immutable ones."),
+            [],
+            "Features that must not change, beside the immutable ones.",
         ),
         "directions": (
-            _object(
-                f"{title}Directions",
-                {each.name: one_of(["up", "down"]) for each in schema if not KINDS[each.kind].one_hot},
-                total=False,
-            ),
-            Field({}, description="By feature the only direction in which it may change."),
+            _object(f"{title}Directions", ordered, total=False),
+            {},
+            "By feature the only direction in which it may change.",
         ),
         "ranges": (
-            _object(f"{title}Ranges", {each.name: _range(each) for each in schema}, total=False),
-            Field({}, description="By feature where it must stay: [low, high], null for an open end; or categories."),
+            _object(f"{title}Ranges", ranges, total=False),
+            {},
+            "By feature where it must stay: [low, high], null for an open end; or categories.",
         ),
-        "max_changes": (
-            _integer(1, len(schema)) | None,
-            Field(None, description="How many features may change."),
-        ),
+        "max_changes": (_integer(1, len(schema)) | None, None, "How many features may change."),
         "feature_costs": (
-            _object(
-                f"{title}FeatureCosts",
-                {each.name: Annotated[float, Field(ge=1 / _MAX_COST, le=_MAX_COST)] for each in schema},
-                total=False,
-            ),
-            Field({}, description="By feature how hard it is to change; 1 for those that are not named."),
+            _object(f"{title}FeatureCosts", costs, total=False),
+            {},
+            "By feature how hard it is to change; 1 for those that are not named.",
         ),
-        "plans": (
-            _integer(1, MAX_PLANS),
-            Field(1, description="How many different plans to find for every row."),
-        ),
+        "plans": (_integer(1, MAX_PLANS), 1, "How many different plans to find for every row."),
+    }
+    explain: dict[str, Any] = {
+        part: (kind, Field(default, description=words)) for part, (kind, default, words) in described.items()
     }
     return (
         create_model(f"{title}ExplainRequest", __config__=_STRICT, **shared, **explain),
