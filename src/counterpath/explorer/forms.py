@@ -104,8 +104,7 @@ class FeatureCard:
         known = [feature.categories[code] for code in explainer.encoder_.seen[index]]
         self._categories = {category: wording.value(category) for category in known}
         self._silent = False
-        with ui.element("article").classes("cp-card") as self._card:
-            elements.set_name(self._card, f"Feature {feature.name}")
+        with elements.box("article", "cp-card", aria_label=f"Feature {feature.name}") as self._card:
             elements.set_class(self._card, "cp-fixed", feature.immutable)
             self._build()
 
@@ -156,10 +155,8 @@ class FeatureCard:
                 elements.text("span", "cannot change", "cp-badge")
             lock = ui.switch("Lock", value=feature.immutable, on_change=self._constrained).props("dense")
             lock.set_enabled(not feature.immutable)
-            elements.set_name(lock, f"Lock {feature.name}")
-            self._controls: dict[str, Any] = {"locked": lock}
-        self._value = self._value_field()
-        elements.set_name(self._value, f"Value of {feature.name}")
+            self._controls: dict[str, Any] = {"locked": elements.describe(lock, aria_label=f"Lock {feature.name}")}
+        self._value = elements.describe(self._value_field(), aria_label=f"Value of {feature.name}")
         self._value_error = elements.error_label()
         if not feature.immutable:
             with ui.expansion("Limits: none").props("dense dense-toggle") as self._more:
@@ -172,11 +169,9 @@ class FeatureCard:
         with ui.element("div").classes("cp-fields"):
             direction = ui.select(_DIRECTIONS, label="Direction", value=BOTH, on_change=self._constrained)
             if KINDS[self._feature.kind].one_hot:
-                direction.disable()
-                direction.props["hint"] = "its values have no order"
+                elements.describe(direction, hint="its values have no order").disable()
             cost = ui.number("Cost of change", value=1, min=0, step=0.5, on_change=self._constrained)
-            cost.props["hint"] = "1 is usual"
-            self._controls |= {"direction": direction, "cost": cost}
+            self._controls |= {"direction": direction, "cost": elements.describe(cost, hint="1 is usual")}
             for name, label in (("low", "At least"), ("high", "At most")) if has_ends else ():
                 self._controls[name] = (
                     ui.number(label, on_change=self._constrained)
@@ -185,17 +180,15 @@ class FeatureCard:
                 )
         if not has_ends:
             allowed = ui.select(self._categories, label="Allowed values", multiple=True, on_change=self._constrained)
-            allowed.classes("cp-full").props["hint"] = "none chosen: all are"
-            self._controls["allowed"] = allowed
+            self._controls["allowed"] = elements.describe(allowed.classes("cp-full"), hint="none chosen: all are")
 
     def _value_field(self) -> ui.number | ui.select:
         axis = self._axis
         if not isinstance(axis, NumberAxis):
             return ui.select(self._categories, on_change=self._edited).props("dense options-dense")
         field = ui.number(on_change=self._edited).props("dense")
-        field.props["step"] = 1 if axis.whole else "any"
-        field.props["hint"] = f"{wording.value(axis.lower)} to {wording.value(axis.upper)} is usual"
-        return field
+        hint = f"{wording.value(axis.lower)} to {wording.value(axis.upper)} is usual"
+        return elements.describe(field, step=1 if axis.whole else "any", hint=hint)
 
     def _edited(self) -> None:
         if not self._silent:
@@ -240,20 +233,15 @@ class RowForm:
         with elements.section("person", "Person", "Pick somebody, then change any value below."):
             self._query = ui.input("Search people", on_change=self._search)
             self._query.props("dense outlined clearable debounce=150")
-            self._query.props["hint"] = "values, or name=value; several words narrow it down"
-            elements.set_name(self._query, "Search people by their values")
-            self._matches = ui.element("div").classes("cp-matches")
-            self._matches.props["role"] = "list"
-            elements.set_name(self._matches, "People found")
+            hint = "values, or name=value; several words narrow it down"
+            elements.describe(self._query, hint=hint, aria_label="Search people by their values")
+            self._matches = elements.box("div", "cp-matches", role="list", aria_label="People found")
             self._matches.set_visibility(False)
             with ui.element("div").classes("cp-row"):
                 elements.button("Random", lambda: self._pick(randrange(len(model.rows))))
                 elements.button("Next rejected", self.pick_next_rejected)
-            self._picked = elements.text("p", "", "cp-soft")
-            self._picked.props["aria-live"] = "polite"
-            with ui.element("div").classes("cp-decision") as outer:
-                outer.props["role"] = "status"
-                elements.set_name(outer, "Decision of the model")
+            self._picked = elements.text("p", "", "cp-soft", aria_live="polite")
+            with elements.box("div", "cp-decision", role="status", aria_label="Decision of the model"):
                 self._verdict = elements.text("div", "…", "cp-verdict")
                 self._bars = ui.element("div").classes("cp-stack")
             self._error = elements.error_label()

@@ -268,8 +268,7 @@ class GroupResults:
                 "Previous", lambda: self._list(self._first - _PAGE), name="Previous people"
             )
             self._next = elements.button("Next", lambda: self._list(self._first + _PAGE), name="Next people")
-            self._range = ui.label().classes("cp-soft")
-            self._range.props["role"] = "status"
+            self._range = elements.describe(ui.label().classes("cp-soft"), role="status")
         self._rows = ui.element("div")
         self._list(0)
 
@@ -287,7 +286,7 @@ class GroupResults:
             made = elements.table("The people", ["row", "result", "probability", "changes", "open"], rows, "cp-people")
             for (row, _), (label, *_), position in zip(made, rows, shown, strict=True):
                 factual = self._result.factuals.iloc[[position]]
-                with row, elements.part("td", "cell"):
+                with row, elements.box("td", role="cell"):
                     name = f"Open row {label} alone"
                     elements.button("Open", lambda factual=factual: self._on_open(factual), "flat dense", name)
 
@@ -322,13 +321,11 @@ class GroupView:
                     self._fields = TargetFields(model.explainer, on_target=self._count)
                     free = [feature.name for feature in model.explainer.schema_ if not feature.immutable]
                     self._lock = ui.select(free, label="Must not change", value=[], multiple=True, clearable=True)
-                self._matching = elements.text("p", "", "cp-soft")
-                self._matching.props["role"] = "status"
+                self._matching = elements.text("p", "", "cp-soft", role="status")
                 self._show_table(model.rows, _OWN_TABLE)
                 self._task = elements.TaskControls("Explain these people", self._explain, stop_name="Stop explaining")
                 self._downloads = elements.Downloads("group", "the group", self._task.error)
-            self._results = ui.element("div").classes("cp-column")
-            self._results.props["aria-live"] = "polite"
+            self._results = elements.box("div", "cp-column", aria_live="polite")
 
     async def _explain(self) -> None:
         positions, limit = self._matches()
@@ -381,9 +378,9 @@ class GroupView:
         with ui.element("div").classes("cp-row"):
             self._table = ui.label().classes("cp-soft")
             self._upload = ui.upload(auto_upload=True, max_file_size=LARGEST_FILE, on_upload=self._uploaded)
-            self._upload.props["accept"] = ".csv"
             refused = f"The file was not taken; expected a CSV of at most {LARGEST_FILE // 1024:,} KiB."
             self._upload.on_rejected(lambda: self._error.set_text(refused)).style("display: none")
+            elements.describe(self._upload, accept=".csv")
             pick = elements.button("Upload a CSV", name="Upload a CSV of people")
             # In the browser itself, because a file may only be asked for by a click.
             pick.on("click", js_handler=f"event => getElement({self._upload.id}).$refs.qRef.pickFiles(event)")
@@ -396,7 +393,7 @@ class GroupView:
         self._limit = ui.number("How many, at most", value=_DEFAULT_ROWS, step=1, on_change=self._count)
         self._limit.min, self._limit.max = 1, MOST_ROWS
         self._rejected = ui.switch("Only people who are rejected", value=True, on_change=self._count)
-        elements.set_name(self._rejected, "Only people for whom the model does not decide as wanted")
+        elements.describe(self._rejected, aria_label="Only people for whom the model does not decide as wanted")
 
     def _build_filter_fields(self) -> None:
         """Offer the values of the feature by which rows are filtered."""

@@ -126,7 +126,7 @@ class ModelLoader:
 
 
 def _notice() -> None:
-    elements.text("p", NOTICE, "cp-notice").props["role"] = "note"
+    elements.text("p", NOTICE, "cp-notice", role="note")
 
 
 def _tabs(model: LoadedModel) -> None:
@@ -154,10 +154,9 @@ def _show_loading(loader: ModelLoader, outer: ui.element) -> None:
     with ui.element("div").classes("cp-section cp-opening"):
         title = elements.text("h2", "The model is on its way", "cp-title")
         elements.text("p", "A model is fitted once and kept: after that a start takes seconds.", "cp-lead")
-        stage_text = elements.text("p", "", "cp-odds")
-        stage_text.props["role"] = "status"
+        stage_text = elements.text("p", "", "cp-odds", role="status")
         bar = ui.linear_progress(show_value=False, size="12px").props("rounded")
-        elements.set_name(bar, "Progress")
+        elements.describe(bar, aria_label="Progress")
         past = elements.text("p", "", "cp-soft")
         error = elements.error_label()
 

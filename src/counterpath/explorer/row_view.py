@@ -69,8 +69,7 @@ class PlanCards:
     ) -> None:
         self._on_show, self._on_bookmark, self._on_loosen = on_show, on_bookmark, on_loosen
         self._cards: dict[int, ui.element] = {}
-        self._outer = ui.element("div").classes("cp-plans")
-        self._outer.props["aria-live"] = "polite"
+        self._outer = elements.box("div", "cp-plans", aria_live="polite")
         self.clear()
 
     def clear(self) -> None:
@@ -85,8 +84,7 @@ class PlanCards:
         self._cards = {}
         with self._outer:
             for plan in plans:
-                with ui.element("article").classes("cp-plan") as card:
-                    elements.set_name(card, f"Plan {plan.number}")
+                with elements.box("article", "cp-plan", aria_label=f"Plan {plan.number}") as card:
                     self._cards[plan.number] = card
                     if plan.row.status.found:
                         self._build_plan(plan)
@@ -108,8 +106,7 @@ class PlanCards:
         self._build_head(f"Plan {plan.number}", plan)
         probabilities = plan.row.probabilities.replace(" → ", f"{_NO_BREAK}→{_NO_BREAK}")
         elements.text("p", f"Probability of {plan.outcome}: {probabilities}", "cp-odds")
-        with ui.element("ul").classes("cp-changes") as listed:
-            elements.set_name(listed, f"What changes in plan {plan.number}")
+        with elements.box("ul", "cp-changes", aria_label=f"What changes in plan {plan.number}"):
             for change in plan.row.changes:
                 with ui.element("li"):
                     elements.text("span", change.feature, "cp-feature")
@@ -171,8 +168,7 @@ class PathView:
             elements.text("h3", f"Plan {plan.number}, by {plan.method}")
             last = len(steps) - 1
             self._build_slider(last)
-            self._position = elements.text("p", "", "cp-odds")
-            self._position.props["aria-live"] = "polite"
+            self._position = elements.text("p", "", "cp-odds", aria_live="polite")
             self._values = elements.text("p", "", "cp-soft")
             self._drawing = elements.Drawing()
             self._drawing.show(path_figure(plan.explanation, plan.label))
@@ -188,8 +184,7 @@ class PathView:
                 min=0, max=max(last, 1), step=1, value=last, on_change=lambda e: self._move(int(e.value))
             )
             labels = [{"value": index, "label": self._milestone(index, short=True)} for index in self._milestones]
-            slider.props["marker-labels"] = labels
-            elements.set_name(slider, "Step along the path")
+            elements.describe(slider, marker_labels=labels, aria_label="Step along the path")
             slider.set_enabled(last > 0)
         with ui.element("div").classes("cp-row"):
             for index in self._milestones:
@@ -268,8 +263,7 @@ class RowView:
         self._background: VolumeGrid | None = None
         self._result: Explanation | None = None
         self._tables: dict[str, pd.DataFrame] = {}
-        with ui.element("nav").classes("cp-links") as nav:
-            elements.set_name(nav, "Parts of the page")
+        with elements.box("nav", "cp-links", aria_label="Parts of the page"):
             for identity in ("person", "features", "plans", "path", "map", "compare"):
                 ui.link(identity.capitalize(), f"#{identity}")
         with ui.element("div").classes("cp-main"):
@@ -287,11 +281,9 @@ class RowView:
         with elements.section("plans", "Plans"):
             with ui.element("div").classes("cp-fields"):
                 self._fields = TargetFields(self._model.explainer, on_method=self._describe_method)
-                self._fields.confidence.props["hint"] = "the least probability"
-                self._plans_field = ui.number("Plans", value=3, step=1)
-                self._plans_field.props["hint"] = "at most"
-                self._max_changes = ui.number("Most changes", step=1)
-                self._max_changes.props["hint"] = "empty: any number"
+                elements.describe(self._fields.confidence, hint="the least probability")
+                self._plans_field = elements.describe(ui.number("Plans", value=3, step=1), hint="at most")
+                self._max_changes = elements.describe(ui.number("Most changes", step=1), hint="empty: any number")
             self._description = elements.text("p", "", "cp-soft")
             self._describe_method()
             self._search = elements.TaskControls(
@@ -311,8 +303,7 @@ class RowView:
                 self._compare = elements.button(
                     "Compare methods", lambda: self._search.start(self._compare_methods), "outline"
                 )
-                self._comparing = ui.label().classes("cp-soft")
-                self._comparing.props["role"] = "status"
+                self._comparing = elements.describe(ui.label().classes("cp-soft"), role="status")
             self._methods = ui.element("div")
             self._bookmarks = Bookmarks()
 

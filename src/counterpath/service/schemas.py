@@ -35,7 +35,6 @@ from counterpath.explanation.tables import (
     PATH_FRONT,
     changed_cells,
     feature_columns,
-    numeric_features,
 )
 from counterpath.search.methods import method_names, resolve_method
 from counterpath.service.settings import Settings
@@ -213,19 +212,13 @@ class BatchResult:
     @cached_property
     def row_texts(self) -> list[str]:
         """For each row its `RowExplanation` as JSON text, made once for all requests."""
-        return [json.dumps(row, allow_nan=False, ensure_ascii=False) for row in explanation_rows(self.explanation)]
-
-
-def explanation_rows(explanation: Explanation) -> list[dict[str, Any]]:
-    """For each row a `RowExplanation` as JSON value."""
-    plans, outcome = _plans(explanation), explanation.outcome
-    before = json_records(outcome[["class_before", "probability_before"]])
-    imputed = explanation.status["imputed"].tolist()
-    each = explanation.plans
-    return [
-        {**before[first], "imputed": imputed[first], "plans": plans[first : first + each]}
-        for first in range(0, len(plans), each)
-    ]
+        result, plans, each = self.explanation, _plans(self.explanation), self.explanation.plans
+        before, imputed = json_records(result.outcome[["class_before", "probability_before"]]), result.status["imputed"]
+        rows = (
+            {**before[first], "imputed": imputed.iloc[first], "plans": plans[first : first + each]}
+            for first in range(0, len(plans), each)
+        )
+        return [json.dumps(row, allow_nan=False, ensure_ascii=False) for row in rows]
 
 
 def _plans(explanation: Explanation) -> list[dict[str, Any]]:
@@ -268,7 +261,7 @@ def _paths(explanation: Explanation) -> Mapping[int, dict[str, list[dict[str, An
     found: dict[int, dict[str, list[dict[str, Any]]]] = defaultdict(dict)
     if explanation.kept_paths not in (ALL, MILESTONES):
         return found
-    schema, numeric = explanation.schema, numeric_features(explanation.schema, explanation.factuals)
+    schema, numeric = explanation.schema, explanation._numeric
     for row, path in explanation.paths.groupby("row", sort=False):
         if explanation.kept_paths == ALL:
             found[int(str(row))]["path"] = _points(path, schema, PATH_FRONT + PATH_BACK)
