@@ -137,7 +137,7 @@ def dumps(frames: Mapping[str, pd.DataFrame], rest: Mapping[str, Any]) -> str:
     """The text of a file that holds tables and other values."""
     tables = {name: frame_to_json(frame) for name, frame in frames.items()}
     value = {"format": FORMAT, "version": VERSION, **rest, "frames": tables}
-    return json.dumps(value, allow_nan=False, ensure_ascii=False)
+    return json.dumps(value, allow_nan=False, ensure_ascii=False, default=dict)  # a mapping need not be a dict
 
 
 def loads(source: str | Path) -> tuple[dict[str, pd.DataFrame], dict[str, Any]]:
@@ -158,13 +158,6 @@ def loads(source: str | Path) -> tuple[dict[str, pd.DataFrame], dict[str, Any]]:
         raise InputError(f"{name} is a damaged explanation: it has no tables; write it again")
     frames = {key: frame_from_json(table) for key, table in value["frames"].items()}
     return frames, value
-
-
-def write_csv(table: pd.DataFrame, path: Path) -> Path:
-    """Write a table as `stream_csv` does to a file."""
-    with atomic(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-        stream_csv(table, file)
-    return path
 
 
 def stream_csv(table: pd.DataFrame, stream: TextIO) -> None:

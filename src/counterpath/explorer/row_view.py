@@ -18,9 +18,9 @@ from counterpath.explanation.tables import path_features
 from counterpath.explorer import elements
 from counterpath.explorer.figures import cursor, path_figure
 from counterpath.explorer.figures_map import VolumeGrid, map_figure
-from counterpath.explorer.forms import METHOD_DESCRIPTIONS, RowForm, TargetFields, as_integer, available_methods
+from counterpath.explorer.forms import RowForm, TargetFields, as_integer, available_methods
 from counterpath.explorer.state import BOTH, LoadedModel, Plan, plans_of, request_arguments, side_by_side
-from counterpath.search.methods import NEAREST
+from counterpath.search.methods import NEAREST, resolve_method
 from counterpath.utils.errors import InputError
 
 MOST_BOOKMARKS = 6
@@ -333,7 +333,7 @@ class RowView:
 
     def _describe_method(self) -> None:
         name = str(self._fields.method.value)
-        self._description.set_text(f"{name}: {METHOD_DESCRIPTIONS.get(name, 'a method of your own')}.")
+        self._description.set_text(f"{name}: {resolve_method(name).description}.")
 
     async def _find_plans(self) -> None:
         row, request = self._row_and_request()

@@ -320,9 +320,17 @@ def request_types(name: str, explainer: Explainer, settings: Settings) -> tuple[
     schema, title = explainer.schema_, "".join(part.capitalize() for part in re.split("[._-]", name))
     row = _object(f"{title}Row", {each.name: _value(each, explainer) for each in schema})
     kept = "; ".join(f"{key}: {words}" for key, words in KEEPS.items())
-    costs = {each.name: Annotated[float, Field(ge=1 / _MAX_COST, le=_MAX_COST)] for each in schema}
-    ordered = {each.name: one_of(["up", "down"]) for each in schema if not KINDS[each.kind].one_hot}
-    ranges = {each.name: _range(each) for each in schema}
+    ordered = [each for each in schema if not KINDS[each.kind].one_hot]
+    cost = Annotated[float, Field(ge=1 / _MAX_COST, le=_MAX_COST)]
+    types = {
+        "lock": _list(one_of(list(schema.names))),
+        "directions": _object(
+            f"{title}Directions", {each.name: one_of(["up", "down"]) for each in ordered}, total=False
+        ),
+        "ranges": _object(f"{title}Ranges", {each.name: _range(each) for each in schema}, total=False),
+        "max_changes": _integer(1, len(schema)) | None,
+        "feature_costs": _object(f"{title}FeatureCosts", {each.name: cost for each in schema}, total=False),
+    }  # of another kind of constraint anything is taken, and checked when it is parsed
     limit = Field(ge=min(MIN_TIME_LIMIT, settings.longest), le=settings.longest)
     rows = Field(description="In original units, one object each.", examples=[[example_row(explainer)]])
     seconds = "How many seconds the answer may take; then the status is 504."
@@ -343,27 +351,10 @@ def request_types(name: str, explainer: Explainer, settings: Settings) -> tuple[
             f"How to search; by default {resolve_method(explainer.method).name}.",
         ),
         "paths": (one_of(list(KEEPS)), END, f"Of the path: {kept}"),
-        "lock": (
-            _list(one_of(list(schema.names))),
-            [],
-            "Features that must not change, beside the immutable ones.",
-        ),
-        "directions": (
-            _object(f"{title}Directions", ordered, total=False),
-            {},
-            "By feature the only direction in which it may change.",
-        ),
-        "ranges": (
-            _object(f"{title}Ranges", ranges, total=False),
-            {},
-            "By feature where it must stay: [low, high], null for an open end; or categories.",
-        ),
-        "max_changes": (_integer(1, len(schema)) | None, None, "How many features may change."),
-        "feature_costs": (
-            _object(f"{title}FeatureCosts", costs, total=False),
-            {},
-            "By feature how hard it is to change; 1 for those that are not named.",
-        ),
+        **{
+            kind: (types.get(kind, Any), empty, describe_kind(kind))
+            for kind, empty in constraints.Constraints().to_json().items()
+        },
         "plans": (_integer(1, MAX_PLANS), 1, "How many different plans to find for every row."),
     }
     explain: dict[str, Any] = {
@@ -373,6 +364,12 @@ def request_types(name: str, explainer: Explainer, settings: Settings) -> tuple[
         create_model(f"{title}ExplainRequest", __config__=_STRICT, **shared, **explain),
         create_model(f"{title}PredictRequest", __config__=_STRICT, **shared),
     )
+
+
+def describe_kind(name: str) -> str:
+    """What a kind of constraint says, with an example."""
+    kind = constraints.CONSTRAINTS[name]
+    return f"{kind.meaning[0].upper()}{kind.meaning[1:]}; for instance {json.dumps(kind.example)}."
 
 
 def methods(explainer: Explainer) -> list[str]:
