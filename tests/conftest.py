@@ -53,7 +53,8 @@ def _is_whole(item: pytest.Item) -> bool:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Whole runs come first: if one of their files came last, the other processes would wait for it."""
-    items.sort(key=_is_whole, reverse=True)
+    whole = {item.path for item in items if _is_whole(item)}
+    items.sort(key=lambda item: item.path not in whole)
 
 
 def pytest_xdist_auto_num_workers() -> int:

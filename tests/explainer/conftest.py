@@ -1,4 +1,6 @@
-"""What tests of models under explanation share: tables, and shorter trainings."""
+"""What tests of models under explanation share: tables, shorter trainings and smaller roadmaps."""
+
+from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
@@ -6,9 +8,19 @@ import pytest
 
 from counterpath.fitting import train
 from counterpath.models import surrogate
+from counterpath.search import geodesic, roadmap
 from tests.tables import LABEL
 
 from .asking import NUMERIC
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _small_conditional_roadmaps() -> Iterator[None]:
+    """Every set of values that people hold fixed has a roadmap of its own: building them is most of these searches."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (roadmap, geodesic):
+            patch.setattr(module, "CONDITIONAL_NODES", 300)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +32,12 @@ def numbers(people: pd.DataFrame) -> pd.DataFrame:
 @pytest.fixture
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     """Our own classifier, trained for a tenth of the steps: it takes most of a fit, however few epochs the VAE has."""
-    monkeypatch.setattr(train, "schedule", lambda rows, steps: (max(16, rows // 8), 20))
+    shorten_classifier(monkeypatch)
+
+
+def shorten_classifier(patch: pytest.MonkeyPatch) -> None:
+    """Let our own classifier learn for twenty epochs."""
+    patch.setattr(train, "schedule", lambda rows, steps: (max(16, rows // 8), 20))
 
 
 def shorten_surrogate(patch: pytest.MonkeyPatch, steps: int, rows: int) -> None:
