@@ -1,6 +1,4 @@
-"""What tests of models under explanation share: tables, shorter trainings and smaller roadmaps."""
-
-from collections.abc import Iterator
+"""What tests of models under explanation share: tables, and shorter trainings."""
 
 import numpy as np
 import pandas as pd
@@ -8,19 +6,9 @@ import pytest
 
 from counterpath.fitting import train
 from counterpath.models import surrogate
-from counterpath.search import geodesic, roadmap
 from tests.tables import LABEL
 
 from .asking import NUMERIC
-
-
-@pytest.fixture(scope="package", autouse=True)
-def _small_conditional_roadmaps() -> Iterator[None]:
-    """Every set of values that people hold fixed has a roadmap of its own: building them is most of these searches."""
-    with pytest.MonkeyPatch.context() as patch:
-        for module in (roadmap, geodesic):
-            patch.setattr(module, "CONDITIONAL_NODES", 300)
-        yield
 
 
 @pytest.fixture(scope="module")
