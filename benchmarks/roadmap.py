@@ -23,9 +23,9 @@ import counterpath as cp
 from counterpath.data.encoding import Encoder
 from counterpath.fitting.fitted import FittedModels
 from counterpath.search.feasible import FeasibleSet
+from counterpath.search.method import SearchOptions
 from counterpath.search.methods import METHODS
 from counterpath.search.objective import Target
-from counterpath.search.problem import SearchOptions
 from counterpath.search.roadmap import Landmarks
 from counterpath.utils.files import write_json
 

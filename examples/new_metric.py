@@ -12,8 +12,7 @@ import torch
 
 import counterpath as cp
 from counterpath.data.encoding import Encoder
-from counterpath.geometry.linearize import Linearization
-from counterpath.geometry.metric import Metric, gram
+from counterpath.geometry.metric import Linearization, Metric, gram
 from counterpath.search.descent import Descent
 
 HARD = {"age": 100.0, "education-num": 30.0, "marital-status": 30.0, "relationship": 30.0}

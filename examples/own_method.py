@@ -8,9 +8,9 @@ All that a method needs is in the `Problem`: what each row may become, the targe
 import torch
 
 import counterpath as cp
-from counterpath.geometry.neighbours import Neighbours
+from counterpath.geometry.graph import Neighbours
+from counterpath.search.method import Problem
 from counterpath.search.paths import Paths
-from counterpath.search.problem import Problem
 from counterpath.search.traverse import StopReason
 
 STEPS, CANDIDATES = 20, 10  # points on a line, and lines that are tried for each row

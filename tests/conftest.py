@@ -26,7 +26,7 @@ from counterpath.models.classifier import Classifier, fit_classifier
 from counterpath.models.latent import concat_context
 from counterpath.models.training import Run, seeded
 from counterpath.models.vae import VAE, VAETraining, fit_vae
-from counterpath.search.problem import SearchModels
+from counterpath.search.method import SearchModels
 from tests.tables import LABEL, mixed, small
 
 T = TypeVar("T")

@@ -12,8 +12,8 @@ from counterpath.data.schema import Feature
 from counterpath.experiments.bench.run import PARTS, USUAL
 from counterpath.explainer.compare import COMPARED
 from counterpath.explainer.request import OTHER, Request
-from counterpath.explanation.milestones import ALL, KEEPS
 from counterpath.explanation.result import MOST_PAGES
+from counterpath.explanation.tables import ALL, KEEPS
 
 HEAVY = ("torch", "numpy", "pandas", "pyarrow", "scipy", "sklearn", "matplotlib", "plotly", "fastapi", "nicegui", "ray")
 

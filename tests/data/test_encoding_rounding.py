@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from counterpath.data import Feature, Schema, encoding
-from counterpath.data.axes import NumberAxis, on_grid
-from counterpath.data.encoding import Encoder
+from counterpath.data.encoding import Encoder, NumberAxis, on_grid
 
 KINDS = ("integer", "continuous", "ordinal", "binary", "categorical")
 RANGES = (

@@ -21,8 +21,8 @@ from counterpath.experiments.surface import (
 from counterpath.models import training
 from counterpath.models.training import Run
 from counterpath.search.face import FaceGraph
+from counterpath.search.method import SearchModels
 from counterpath.search.methods import METHODS
-from counterpath.search.problem import SearchModels
 
 pytestmark = pytest.mark.whole
 TINY = Preset(600, 200, 40, 60, 10, 4, 60)

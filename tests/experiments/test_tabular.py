@@ -9,7 +9,7 @@ from counterpath.data.datasets import Dataset, load
 from counterpath.experiments import study, tables, tabular
 from counterpath.experiments.study import THRESHOLDS, Preset, Settings
 from counterpath.experiments.tabular import reproduce
-from counterpath.utils import blocks
+from counterpath.utils import devices
 from counterpath.utils.errors import InputError
 
 pytestmark = pytest.mark.whole
@@ -30,7 +30,7 @@ def patched() -> object:
         patch.setattr(tabular, "BANDWIDTHS", (0.01, 2.0))
         patch.setattr(tabular, "DAMPINGS", (1e-6, 1e-2))
         patch.setattr(tabular, "load", _small)
-        patch.setitem(blocks._BLOCK_ROWS, "cpu", 40)  # as many rows as there are factuals: blocks are padded
+        patch.setitem(devices._BLOCK_ROWS, "cpu", 40)  # as many rows as there are factuals: blocks are padded
         yield patch
 
 

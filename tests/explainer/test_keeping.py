@@ -19,9 +19,9 @@ from counterpath.explainer.compare import compare
 from counterpath.explainer.request import Request
 from counterpath.explainer.solve import Group, Solver
 from counterpath.fitting.fitted import FittedModels
+from counterpath.search.method import SearchOptions
 from counterpath.search.methods import METHODS
 from counterpath.search.paths import Paths
-from counterpath.search.problem import SearchOptions
 from counterpath.utils.errors import InputError
 from tests.tables import features, mixed
 

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from counterpath.data import Feature, Schema
 from counterpath.explanation import Explanation
 from counterpath.explanation.milestones import (
-    KEEPS,
     choose_points,
     describe_changes,
     list_milestones,
     only_milestones,
     steps_between,
 )
+from counterpath.explanation.tables import KEEPS
 from counterpath.explanation.wording import Step
 from counterpath.utils.errors import InputError
 from tests.explanation.conftest import LABELS, make, make_plans

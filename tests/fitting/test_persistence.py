@@ -15,11 +15,10 @@ from counterpath.fitting.persistence import fitting_together, pack, unpack
 from counterpath.models.flow import FlowModel
 from counterpath.models.latent import context_for
 from counterpath.search.feasible import FeasibleSet
-from counterpath.search.method import Method
+from counterpath.search.method import Method, Problem, SearchOptions, SearchSetup
 from counterpath.search.methods import METHODS
 from counterpath.search.objective import Target
 from counterpath.search.paths import Paths
-from counterpath.search.problem import Problem, SearchOptions, SearchSetup
 from counterpath.utils.errors import InputError, StoreError
 from tests.tables import LABEL, features, small
 

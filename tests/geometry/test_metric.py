@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from counterpath.geometry.curve import geodesic, length, metric_field, segment_lengths
-from counterpath.geometry.linearize import Linearization, jacobian, jacobian_autodiff
 from counterpath.geometry.metric import (
     DAMPING,
     METRICS,
+    Linearization,
     _eliminate,
     _factorise,
     cholesky,
@@ -19,6 +19,8 @@ from counterpath.geometry.metric import (
     guided_diagonal,
     guided_draw,
     guided_monte_carlo,
+    jacobian,
+    jacobian_autodiff,
     pullback,
     scaled_by_uncertainty,
     solve,

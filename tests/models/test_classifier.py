@@ -3,7 +3,7 @@ import torch
 
 from counterpath.data.surface import Surface
 from counterpath.models.classifier import balanced_accuracy, fit_classifier
-from counterpath.search.problem import SearchModels
+from counterpath.search.method import SearchModels
 from counterpath.utils.errors import InputError
 from tests.conftest import random_classifier
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from counterpath.geometry.linearize import jacobian, jacobian_autodiff
+from counterpath.geometry.metric import jacobian, jacobian_autodiff
 from counterpath.models.classifier import probabilities
 from counterpath.models.explained import TorchClassifier
 from counterpath.utils.errors import CounterpathWarning, InputError

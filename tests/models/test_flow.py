@@ -7,7 +7,7 @@ from counterpath.data.surface import Surface
 from counterpath.models.flow import FlowModel, fit_flow
 from counterpath.models.training import Run
 from counterpath.utils.errors import MissingExtraError
-from tests.geometry.test_linearize import central_differences
+from tests.geometry.test_metric_linearize import central_differences
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from counterpath.geometry.linearize import jacobian_autodiff
+from counterpath.geometry.metric import jacobian_autodiff
 from counterpath.models.generator import Generator, draw
 from counterpath.models.latent import LatentModel
 from counterpath.models.training import Run

@@ -3,15 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from counterpath.geometry.linearize import jacobian_autodiff
-from counterpath.models.latent import (
-    context_for,
-    copy_conditioned,
-    draw_masks,
-    make_context,
-    membership,
-    split_context,
-)
+from counterpath.geometry.metric import jacobian_autodiff
+from counterpath.models.latent import context_for, copy_conditioned, draw_masks, make_context, membership, split_context
 from counterpath.models.vae import VAE
 from tests.conftest import random_vae
 

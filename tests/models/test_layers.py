@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from counterpath.geometry.linearize import jacobian
+from counterpath.geometry.metric import jacobian
 from counterpath.models.layers import TableOutput, fold, mlp
 from counterpath.utils.errors import InputError
 from tests.conftest import random_classifier, random_vae

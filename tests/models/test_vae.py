@@ -3,11 +3,11 @@ import torch
 from torch import Tensor
 
 from counterpath.data.surface import Surface
-from counterpath.geometry.linearize import jacobian_autodiff
+from counterpath.geometry.metric import jacobian_autodiff
 from counterpath.models.calibration import calibrate
 from counterpath.models.training import Run, seeded
 from counterpath.models.vae import VAE, VAETraining, category_columns, fit_uncertainty, fit_vae
-from counterpath.search.problem import SearchModels
+from counterpath.search.method import SearchModels
 from counterpath.utils.errors import InputError
 from tests.conftest import random_vae
 

@@ -9,10 +9,10 @@ from torch import Tensor
 from counterpath.fitting.fitted import FittedModels
 from counterpath.search import descent, methods
 from counterpath.search.feasible import FeasibleSet
+from counterpath.search.method import Problem, SearchOptions
 from counterpath.search.methods import METHODS, search
 from counterpath.search.objective import Target
 from counterpath.search.paths import Paths
-from counterpath.search.problem import Problem, SearchOptions
 from counterpath.search.traverse import StopReason, Trajectory, traverse
 
 TARGET = Target(1, confidence=0.6)

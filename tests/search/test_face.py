@@ -7,7 +7,7 @@ from torch import Tensor
 
 from counterpath.data.constraints import Constraints
 from counterpath.fitting.fitted import FittedModels
-from counterpath.geometry.neighbours import Neighbours
+from counterpath.geometry.graph import Neighbours
 from counterpath.search import face as chains_module
 from counterpath.search.face import FaceGraph
 from counterpath.search.feasible import FeasibleSet

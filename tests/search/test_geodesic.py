@@ -16,10 +16,10 @@ from counterpath.search import geodesic as geodesic_module
 from counterpath.search import roadmap as roadmap_module
 from counterpath.search.feasible import FeasibleSet
 from counterpath.search.geodesic import Ends, RoutePoints, find_routes, refined_routes, slide
+from counterpath.search.method import SearchOptions
 from counterpath.search.methods import METHODS
 from counterpath.search.objective import Target
 from counterpath.search.paths import is_first
-from counterpath.search.problem import SearchOptions
 from counterpath.search.residual import ResidualDecoder
 from counterpath.search.roadmap import Roadmap
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from counterpath.data import Encoder, Feature, Schema
-from counterpath.geometry.neighbours import Neighbours
+from counterpath.geometry.graph import Neighbours
 from counterpath.search.measures import (
     MEASURES,
     Case,

@@ -16,11 +16,10 @@ from counterpath.models.training import Run
 from counterpath.search import methods
 from counterpath.search.descent import Descent
 from counterpath.search.feasible import FeasibleSet
-from counterpath.search.method import Method
+from counterpath.search.method import Method, Problem, SearchModels, SearchOptions
 from counterpath.search.methods import METHODS, geometry_of, method_names, resolve_method
 from counterpath.search.objective import Objective, Target
 from counterpath.search.paths import Paths, is_first
-from counterpath.search.problem import Problem, SearchModels, SearchOptions
 from counterpath.search.step import euclidean_length, slope
 from counterpath.search.traverse import traverse
 from counterpath.search.validity import check_paths

@@ -7,11 +7,11 @@ from torch import Tensor
 from counterpath.fitting.fitted import FittedModels
 from counterpath.search import nearest
 from counterpath.search.feasible import FeasibleSet
+from counterpath.search.method import SearchOptions
 from counterpath.search.methods import METHODS
 from counterpath.search.nearest import nearest_accepted, nearest_within, straight_path
 from counterpath.search.objective import Target
 from counterpath.search.paths import Paths
-from counterpath.search.problem import SearchOptions
 from counterpath.search.traverse import StopReason
 
 

@@ -3,11 +3,11 @@ import torch
 from torch import Tensor
 
 from counterpath.fitting.fitted import FittedModels
-from counterpath.geometry.neighbours import Neighbours
+from counterpath.geometry.graph import Neighbours
 from counterpath.search.feasible import FeasibleSet
-from counterpath.search.plausibility import Plausibility
 from counterpath.search.residual import ResidualDecoder
-from counterpath.utils.blocks import map_blocks
+from counterpath.search.validity import Plausibility
+from counterpath.utils.devices import map_blocks
 
 
 @pytest.fixture(scope="module")

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from counterpath.fitting.fitted import FittedModels
-from counterpath.geometry.neighbours import Neighbours
+from counterpath.geometry.graph import Neighbours
 from counterpath.models.latent import context_for, split_context
 from counterpath.models.training import seeded
 from counterpath.search import roadmap as roadmap_module
+from counterpath.search.method import SearchOptions
 from counterpath.search.methods import METHODS
 from counterpath.search.objective import Target
-from counterpath.search.problem import SearchOptions
 from counterpath.search.roadmap import (
     ConditionalRoadmap,
     Landmarks,

@@ -2,8 +2,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from counterpath.geometry.linearize import Linearization
-from counterpath.geometry.metric import damped, euclidean, pullback
+from counterpath.geometry.metric import Linearization, damped, euclidean, pullback
 from counterpath.models.classifier import Classifier
 from counterpath.models.vae import VAE
 from counterpath.search.objective import Objective

@@ -5,12 +5,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from counterpath.data.surface import Surface
-from counterpath.geometry.linearize import Linearization
-from counterpath.geometry.metric import euclidean, pullback
+from counterpath.geometry.metric import Linearization, euclidean, pullback
 from counterpath.models.latent import IdentityModel
+from counterpath.search.method import SearchModels
 from counterpath.search.methods import geometry_of
 from counterpath.search.objective import Objective
-from counterpath.search.problem import SearchModels
 from counterpath.search.step import riemannian_length
 from counterpath.search.traverse import StopReason, Trajectory, at_confidence, traverse
 from counterpath.utils.errors import InputError

@@ -1,9 +1,9 @@
 import torch
 
 from counterpath.data.surface import Surface
+from counterpath.search.method import SearchModels
 from counterpath.search.methods import geometry_of
 from counterpath.search.objective import Objective
-from counterpath.search.problem import SearchModels
 from counterpath.search.traverse import Trajectory, at_confidence, sweep, traverse
 
 

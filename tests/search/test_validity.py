@@ -9,9 +9,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from counterpath.fitting.fitted import FittedModels
 from counterpath.search.descent import Descent
 from counterpath.search.feasible import FeasibleSet
+from counterpath.search.method import SearchOptions
 from counterpath.search.methods import METHODS, geometry_of
 from counterpath.search.objective import Objective, Target
-from counterpath.search.problem import SearchOptions
 from counterpath.search.residual import ResidualDecoder
 from counterpath.search.step import Slope, slope
 from counterpath.search.validity import AtLegalRow

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from counterpath.service.queue import BatchQueue, BatchStats, BusyError, Job, TimedOutError
-from counterpath.utils.deadline import ShouldStop
+from counterpath.utils.progress import ShouldStop
 
 T = 20.0
 """Seconds after which a test gives up waiting."""

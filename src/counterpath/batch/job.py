@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from counterpath.explanation.provenance import versions
+from counterpath.explanation.result import versions
 from counterpath.fitting import persistence
 from counterpath.utils.errors import InputError
 

@@ -16,7 +16,7 @@ from counterpath.batch.engine import Outcome, Report, ShardFailure, Task
 from counterpath.batch.ray_cluster import SPARE, Cluster
 from counterpath.batch.sources import Shard
 from counterpath.batch.worker import Worker
-from counterpath.explanation.provenance import versions
+from counterpath.explanation.result import versions
 from counterpath.utils.devices import resolve_device
 from counterpath.utils.errors import BatchError, InputError
 

@@ -16,14 +16,15 @@ from counterpath.data.status import FOUND, StatusCode
 from counterpath.explainer.explainer import Explainer
 from counterpath.explanation import Explanation
 from counterpath.explanation.io import STATUS_TYPES
-from counterpath.explanation.milestones import END, keep_of
 from counterpath.explanation.tables import (
     CHANGES,
+    END,
     OUTCOME,
     PATH_BACK,
     PLAN,
     STATUS,
     feature_columns,
+    keep_of,
     path_features,
     plans_held,
 )

@@ -17,7 +17,7 @@ from counterpath.batch.results import UNUSABLE, UNUSABLE_TEXT, check_ids
 from counterpath.batch.sources import Shard, Source, find_files, inspect_files, shards_of
 from counterpath.data.status import StatusCode
 from counterpath.explainer.explainer import Explainer
-from counterpath.explanation.milestones import END
+from counterpath.explanation.tables import END
 from counterpath.utils.errors import BatchError, InputError
 from counterpath.utils.files import write_json
 from counterpath.utils.progress import track

@@ -62,7 +62,7 @@ def batch(
     """
     from counterpath.batch import run
     from counterpath.explainer.explainer import Explainer
-    from counterpath.explanation.milestones import END, MILESTONES
+    from counterpath.explanation.tables import END, MILESTONES
 
     options.check_positive(workers=workers, shard_rows=shard_rows, stall=stall)
     chosen, device_kind = _engine(engine, address, workers, device)

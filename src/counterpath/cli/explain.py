@@ -41,7 +41,7 @@ def explain(
     their status says why (of several plans the first counts); 2 wrong input or model; 1 anything unexpected.
     """
     from counterpath.explainer.explainer import Explainer
-    from counterpath.explanation.milestones import END, MILESTONES
+    from counterpath.explanation.tables import END, MILESTONES
     from counterpath.utils.devices import resolve_device
 
     if steps and out is not None:

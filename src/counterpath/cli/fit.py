@@ -43,7 +43,7 @@ def fit(
         raise InputError("fit needs --target COLUMN, the label to learn, or --model module:attribute, a model of yours")
     from counterpath.explainer.explainer import Explainer
     from counterpath.fitting import persistence
-    from counterpath.fitting.prepare import MISSING
+    from counterpath.fitting.train import MISSING
     from counterpath.search.methods import resolve_method
     from counterpath.utils.devices import resolve_device
 

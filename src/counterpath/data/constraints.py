@@ -14,8 +14,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from counterpath.data.axes import EMPTY, OneHotAxes
-from counterpath.data.encoding import Encoder
+from counterpath.data.encoding import EMPTY, Encoder, OneHotAxes
 from counterpath.data.schema import KINDS, Feature, Number, Schema
 from counterpath.data.tables import refuse, to_numbers
 from counterpath.utils.errors import InputError, choose

@@ -11,16 +11,16 @@ from torch import Tensor
 
 from counterpath.data.datasets import Dataset
 from counterpath.data.encoding import Encoder
-from counterpath.geometry.neighbours import Neighbours
+from counterpath.geometry.graph import Neighbours
 from counterpath.models.classifier import Classifier, fit_classifier, probabilities
 from counterpath.models.training import Run
 from counterpath.models.vae import VAE, VAETraining, fit_vae
 from counterpath.search.measures import Case
+from counterpath.search.method import SearchModels
 from counterpath.search.methods import geometry_of
 from counterpath.search.objective import Objective
-from counterpath.search.problem import SearchModels
 from counterpath.search.traverse import Trajectory, traverse
-from counterpath.utils.blocks import map_blocks
+from counterpath.utils.devices import map_blocks
 from counterpath.utils.errors import InputError
 
 Models = SearchModels[Classifier, VAE]

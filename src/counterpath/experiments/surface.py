@@ -13,24 +13,21 @@ from torch import Tensor
 from counterpath.data.surface import NOISE, SCALE, Surface, enters_hole, sample_surface
 from counterpath.experiments.study import Models, local_search, mean_or_none, over_seeds, vae_of
 from counterpath.geometry.curve import resample
-from counterpath.geometry.linearize import jacobian
-from counterpath.geometry.metric import pullback
-from counterpath.geometry.neighbours import Neighbours
+from counterpath.geometry.graph import Neighbours
+from counterpath.geometry.metric import jacobian, pullback
 from counterpath.models.calibration import Calibration, calibrate
 from counterpath.models.classifier import Classifier, balanced_accuracy, fit_classifier, probabilities
 from counterpath.models.flow import fit_flow
 from counterpath.models.training import Run
 from counterpath.models.vae import VAE, VAETraining, fit_vae
-from counterpath.search.cost_field import CostField
 from counterpath.search.face import FaceGraph
 from counterpath.search.measures import instability, path_distance_to_data, turning
+from counterpath.search.method import SearchModels
 from counterpath.search.methods import METHODS, NEAREST
 from counterpath.search.nearest import nearest_accepted, straight_path
 from counterpath.search.objective import Target
-from counterpath.search.problem import SearchModels
-from counterpath.search.roadmap import Landmarks, Roadmap, connect
-from counterpath.utils.blocks import map_blocks
-from counterpath.utils.devices import resolve_device
+from counterpath.search.roadmap import CostField, Landmarks, Roadmap, connect
+from counterpath.utils.devices import map_blocks, resolve_device
 from counterpath.utils.errors import choose
 from counterpath.utils.files import write_json
 

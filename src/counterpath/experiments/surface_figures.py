@@ -17,7 +17,7 @@ from counterpath.explanation.plots.style import CLASS_COLORS, COLORS, INK, figur
 from counterpath.geometry.curve import geodesic, metric_field
 from counterpath.geometry.metric import DAMPING, Metric, damped, guided, pullback, volume
 from counterpath.models.flow import FlowModel
-from counterpath.utils.blocks import map_blocks
+from counterpath.utils.devices import map_blocks
 
 STARTS = ((0.0, -0.4), (-0.65, -0.45), (0.75, 0.35), (-0.85, 0.6), (0.5, -0.8))
 """Chart points near which the shown paths begin; the first is right behind the hole."""

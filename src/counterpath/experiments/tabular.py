@@ -35,28 +35,26 @@ from counterpath.experiments.study import (
     vae_of,
 )
 from counterpath.geometry.curve import metric_field
+from counterpath.geometry.graph import Neighbours
 from counterpath.geometry.metric import pullback
-from counterpath.geometry.neighbours import Neighbours
 from counterpath.models.calibration import Calibration, calibrate
 from counterpath.models.classifier import balanced_accuracy
-from counterpath.models.precision import RBFPrecision
+from counterpath.models.layers import RBFPrecision
 from counterpath.models.training import Run
 from counterpath.models.vae import VAE, VAETraining, fit_uncertainty
-from counterpath.search.cost_field import CostField
 from counterpath.search.face import FaceGraph
 from counterpath.search.feasible import FeasibleSet
 from counterpath.search.geodesic import RoutePoints, refined_routes
 from counterpath.search.measures import MEASURES, Case, path_distance_to_data, path_length, turning
+from counterpath.search.method import SearchModels
 from counterpath.search.nearest import nearest_accepted
 from counterpath.search.objective import Target
 from counterpath.search.paths import plausible_points
-from counterpath.search.plausibility import Plausibility
-from counterpath.search.problem import SearchModels
 from counterpath.search.residual import ResidualDecoder
-from counterpath.search.roadmap import Landmarks, Roadmap, representatives
+from counterpath.search.roadmap import CostField, Landmarks, Roadmap, representatives
 from counterpath.search.traverse import Trajectory
-from counterpath.utils.blocks import map_blocks
-from counterpath.utils.devices import resolve_device
+from counterpath.search.validity import Plausibility
+from counterpath.utils.devices import map_blocks, resolve_device
 from counterpath.utils.errors import choose
 from counterpath.utils.files import atomic, write_json, write_text
 

@@ -19,9 +19,10 @@ from counterpath.data.status import Cause, Status, StatusCode
 from counterpath.data.tables import cast_if_lossless
 from counterpath.explainer.request import Request
 from counterpath.explainer.solve import Group
-from counterpath.explanation import Explanation, path_columns, plan_index, provenance, wording
-from counterpath.explanation.milestones import END, MILESTONES, only_milestones
-from counterpath.explanation.tables import numeric_features
+from counterpath.explanation import Explanation, path_columns, plan_index, wording
+from counterpath.explanation.milestones import only_milestones
+from counterpath.explanation.result import provenance
+from counterpath.explanation.tables import END, MILESTONES, numeric_features
 from counterpath.fitting.fitted import FittedModels
 from counterpath.search.measures import MEASURES, Case
 from counterpath.search.paths import Paths, is_first
@@ -212,7 +213,7 @@ def assemble(
         note=models.latent_map.note,
         diagnostics=diagnostics,
         quality=quality,
-        provenance=provenance.record(started),
+        provenance=provenance(started),
         compute_measures=partial(_measures, models, tuple(group for group, _ in returned), index),
     )
 

@@ -10,9 +10,8 @@ import pandas as pd
 
 from counterpath.explainer.explainer import Explainer
 from counterpath.explanation import Explanation, wording
-from counterpath.explanation.milestones import ALL
 from counterpath.explanation.summary import comparison_table
-from counterpath.explanation.tables import numeric_features, path_features
+from counterpath.explanation.tables import ALL, numeric_features, path_features
 from counterpath.search.methods import NEAREST, resolve_method
 from counterpath.utils.errors import InputError, choose
 

@@ -15,27 +15,26 @@ from sklearn.base import BaseEstimator
 from counterpath.data.encoding import Encoder
 from counterpath.data.impute import Imputer
 from counterpath.data.schema import Number, Schema
+from counterpath.data.tables import check_columns, to_pandas
 from counterpath.explainer.assemble import assemble
 from counterpath.explainer.request import OTHER, SEARCH_SETTINGS, Request, record, recorded_request
 from counterpath.explainer.solve import Solver
 from counterpath.explanation import Explanation
-from counterpath.explanation.milestones import ALL
+from counterpath.explanation.tables import ALL
 from counterpath.fitting import persistence
 from counterpath.fitting.diagnostics import Diagnostics, diagnose
 from counterpath.fitting.fitted import FittedModels
 from counterpath.fitting.persistence import fitting_together, pack, parameters_from_json, parameters_to_json, unpack
-from counterpath.fitting.prepare import TargetColumn, prepare_rows, prepare_training, unknown_categories
-from counterpath.fitting.train import FitConfig, Sizes, fit_models, labels_for
+from counterpath.fitting.train import FitConfig, Sizes, TargetColumn, fit_models, labels_for, prepare_training
 from counterpath.models.explained import Labels, encode_labels
 from counterpath.models.generator import Autoencoder
 from counterpath.models.training import Run
 from counterpath.search.geodesic import AMBIENT_METRICS
-from counterpath.search.method import Method
+from counterpath.search.method import Method, SearchOptions
 from counterpath.search.methods import resolve_method
-from counterpath.search.problem import SearchOptions
-from counterpath.utils.deadline import ShouldStop, stop_after
 from counterpath.utils.devices import resolve_device
 from counterpath.utils.errors import CounterpathWarning, NotFittedError, choose
+from counterpath.utils.progress import ShouldStop, stop_after
 
 
 class Explainer(BaseEstimator):  # type: ignore[misc]
@@ -240,14 +239,24 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         method = resolve_method(self.method if request.method is None else request.method)
         solver = Solver(models, request, method, self._options(request.time_limit, should_stop), constraints)
         target_index = solver.target_index
-        frame, imputed = prepare_rows(table, schema, self.target_, self.imputer_)
-        known, unknown = unknown_categories(models.encoder, frame)
+        frame, imputed = self.prepare(table)
+        known, unknown = models.encoder.unknown(frame)
         index = torch.from_numpy(np.flatnonzero(known)).to(models.rows.device)
         found = solver.solve(frame[known], index)
         wanted = OTHER if target_index is None else self.classes_[target_index]
         described = record(replace(request, target_class=wanted), constraints, method, self._settings())
-        diagnostics = str(self.diagnostics_), self.diagnostics_.summary()
-        return assemble(models, frame, imputed, unknown, found, request, described, *diagnostics, started)
+        return assemble(models, frame, imputed, unknown, found, request, described, *self._diagnosed, started)
+
+    def prepare(self, table: Any) -> tuple[pd.DataFrame, list[list[str]]]:
+        """The rows as a pandas frame without label and without gaps, and which columns of each were filled in."""
+        frame = to_pandas(table)
+        if self.target_ is not None and self.target_ in frame.columns and self.target_ not in self.schema_.names:
+            frame = frame.drop(columns=self.target_)
+        check_columns(frame, self.schema_)
+        if self.imputer_ is None:
+            return frame, [[] for _ in range(len(frame))]
+        filled, names = self.imputer_.fill(frame)
+        return filled, [list(columns) for columns in names]
 
     def repeat(self, asked: Explanation | Mapping[str, Any], table: Any = None) -> Explanation:
         """Ask for the same again.
@@ -266,7 +275,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, table: Any) -> pd.DataFrame:
         """The probabilities that the explained model gives, one column a class, on the original columns."""
         models = self._models()
-        frame, _ = prepare_rows(table, self.schema_, self.target_, self.imputer_)
+        frame, _ = self.prepare(table)
         x = models.encoder.encode(frame).to(models.rows.device)
         probabilities = models.explained.predict_proba_table(frame, x).double().cpu().numpy()
         return pd.DataFrame(probabilities, index=frame.index, columns=list(models.explained.classes))
@@ -345,6 +354,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         self.imputer_ = imputer
         self.target_ = target
         self.diagnostics_ = diagnostics
+        self._diagnosed = str(diagnostics), diagnostics.summary()  # the same in every explanation
         self.encoder_: Encoder = models.encoder
         self.schema_: Schema = models.encoder.schema
         self.classes_: Labels = models.explained.classes

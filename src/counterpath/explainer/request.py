@@ -9,8 +9,7 @@ from typing import Any
 from counterpath.data.constraints import Constraints, parse_count
 from counterpath.data.schema import Number, Schema
 from counterpath.explanation import Explanation
-from counterpath.explanation.milestones import ALL, check_keep
-from counterpath.explanation.tables import PLAN
+from counterpath.explanation.tables import ALL, PLAN, check_keep
 from counterpath.search.method import Method
 from counterpath.search.methods import resolve_method
 from counterpath.utils.errors import InputError, choose

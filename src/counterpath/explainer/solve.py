@@ -12,13 +12,12 @@ from counterpath.data.status import BindingConstraint, Cause, Status, StatusCode
 from counterpath.explainer.request import OTHER, Request
 from counterpath.fitting.fitted import FittedModels
 from counterpath.search.conflicts import binding_constraints
-from counterpath.search.diverse import Plans, one_plan, several_plans
 from counterpath.search.feasible import FeasibleSet
-from counterpath.search.method import Method
+from counterpath.search.method import Method, SearchOptions
 from counterpath.search.methods import ROWS_AT_ONCE
 from counterpath.search.objective import Target
 from counterpath.search.paths import Paths
-from counterpath.search.problem import SearchOptions
+from counterpath.search.plans import Plans, one_plan, several_plans
 from counterpath.search.traverse import StopReason
 from counterpath.utils.errors import InputError
 

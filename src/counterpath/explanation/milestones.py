@@ -17,7 +17,7 @@ Douglas–Peucker, the usual way to simplify a line, would keep the points that 
 strayed most, and not where it has arrived.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from itertools import pairwise
 from typing import Any
 
@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from counterpath.data.schema import Schema
 from counterpath.explanation import wording
 from counterpath.explanation.tables import CHANGES, PATH_BACK, PATH_FRONT, feature_columns, path_features
-from counterpath.utils.errors import InputError, choose
+from counterpath.utils.errors import InputError
 
 MOST = 5
 """How many milestones a path has unless more or fewer are asked for, both ends included: four steps, about as many as
@@ -38,27 +38,6 @@ _WORTH = 0.1
 all that changes is worth a step of its own."""
 _SAME = 1e-5
 """Numbers that differ by a smaller share of all that they move are one: the share below which a value is unchanged."""
-
-KEEP = "paths"
-"""In a request, how much of every path is kept."""
-ALL, MILESTONES, END = "all", "milestones", "end"
-KEEPS = {
-    ALL: "every point",
-    MILESTONES: "the points that tell it in a few steps",
-    END: "nothing but its end, which is the counterfactual",
-}
-"""What can be kept of a path."""
-
-
-def check_keep(keep: Any) -> str:
-    """What to keep of paths, if there is such a thing."""
-    choose("way to keep paths", str(keep), KEEPS)
-    return str(keep)
-
-
-def keep_of(request: Mapping[str, Any]) -> str:
-    """How much of every path is kept in the answer to a request; all unless it says otherwise."""
-    return check_keep(request.get(KEEP, ALL))
 
 
 def list_milestones(

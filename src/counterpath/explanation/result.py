@@ -1,8 +1,16 @@
-"""The answer to a request for counterfactuals."""
+"""The answer to a request for counterfactuals.
 
+It says how it was made, so that it can be made again: when, with what, how fast, and what was asked for.
+"""
+
+import platform
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from datetime import UTC, datetime
+from functools import cache, cached_property
+from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,15 +21,38 @@ from numpy.typing import NDArray
 from counterpath.data.schema import Schema
 from counterpath.data.status import FOUND, StatusCode
 from counterpath.explanation import io, summary, tables, wording
-from counterpath.explanation.milestones import MILESTONES, MOST, choose_points, keep_of, list_milestones, steps_between
+from counterpath.explanation.milestones import MOST, choose_points, list_milestones, steps_between
 from counterpath.explanation.summary import By
-from counterpath.explanation.tables import BY_ROW, FILE, FRAMES, PATH_BACK, PLAN
+from counterpath.explanation.tables import BY_ROW, FILE, FRAMES, MILESTONES, PATH_BACK, PLAN, keep_of
 from counterpath.explanation.wording import Person, group_by_person
 from counterpath.utils.errors import InputError
 from counterpath.utils.files import write_text
 
 if TYPE_CHECKING:  # what is imported only to draw is imported where something is drawn
     from matplotlib.figure import Figure
+
+LIBRARIES = ("torch", "numpy", "pandas", "scikit-learn")
+"""What answers may depend on, beside Counterpath itself."""
+
+
+def provenance(started: float) -> dict[str, Any]:
+    """The provenance of something that was begun at a time of `time.monotonic`, and is done now."""
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seconds": round(time.monotonic() - started, 3),
+        "versions": versions(),
+    }
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Of Counterpath, of Python, and of what answers may depend on."""
+    return {
+        "counterpath": import_module("counterpath").__version__,  # is still being imported when this module is
+        "python": platform.python_version(),
+        **{name: version(name) for name in LIBRARIES},
+    }
+
 
 MOST_PAGES = 200
 """How many people have a page of their own in a report unless more are asked for: a file of one megabyte."""

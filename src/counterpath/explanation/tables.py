@@ -11,7 +11,7 @@ from pandas.api.types import is_bool_dtype, is_integer_dtype, is_numeric_dtype
 
 from counterpath.data.schema import Schema
 from counterpath.data.status import StatusCode
-from counterpath.utils.errors import InputError
+from counterpath.utils.errors import InputError, choose
 
 STATUS = ("status", "reason", "fallback", "binding", "imputed")
 OUTCOME = ("class_before", "probability_before", "class_after", "probability_after")
@@ -32,6 +32,16 @@ PLANS = "plans"
 """In a request, how many plans were asked for."""
 PREFIX = "feature_"
 _LABELS_SHOWN = 5  # in an error: enough to see what kind of labels there are, and still one line
+
+KEEP = "paths"
+"""In a request, how much of every path is kept."""
+ALL, MILESTONES, END = "all", "milestones", "end"
+KEEPS = {
+    ALL: "every point",
+    MILESTONES: "the points that tell it in a few steps",
+    END: "nothing but its end, which is the counterfactual",
+}
+"""What can be kept of a path."""
 
 
 def feature_columns(features: Iterable[str], reserved: Sequence[str]) -> dict[str, str]:
@@ -344,3 +354,14 @@ def _scalar(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"{type(value).__name__} {value!r}")
+
+
+def check_keep(keep: Any) -> str:
+    """What to keep of paths, if there is such a thing."""
+    choose("way to keep paths", str(keep), KEEPS)
+    return str(keep)
+
+
+def keep_of(request: Mapping[str, Any]) -> str:
+    """How much of every path is kept in the answer to a request; all unless it says otherwise."""
+    return check_keep(request.get(KEEP, ALL))

@@ -505,3 +505,56 @@ ROW_MEANINGS: dict[str, Meaning] = MEANINGS | {
     "copy": Meaning("copy", "whether it is equal to a training row, so somebody's own record", _yes),
 }
 """The same for one row."""
+
+
+REQUEST_MEANINGS = {
+    "method": "how to search",
+    "target_class": "the wanted decision; other is any but the present one",
+    "confidence": "what its probability must reach",
+    "plans": "how many counterfactuals each person may have",
+    "plan": "which of them is shown",
+    "paths": "how much of each path is kept",
+    "time_limit": "how long to search at most",
+    "lock": "features that must not change, beside immutable ones",
+    "directions": "the only way in which a feature may change",
+    "ranges": "where a feature must stay",
+    "max_changes": "how many features may change",
+    "feature_costs": "how hard a feature is to change; others have 1",
+    "model": "the model under explanation",
+    "seed": "of all randomness",
+    "max_steps": "the most steps of a search",
+    "step_size": "length of a step in the latent space",
+    "damping": "added to the diagonal of the metric",
+    "sparsify": "redundant changes are put back",
+    "keep_residual": "what the generative model does not reproduce of a row is kept along its path",
+    "fallback": "a search that is stuck goes to the nearest point that the model accepts",
+    "fidelity": "how much staying close weighs in the search",
+    "refine": "a geodesic ends as close to the person as it can",
+    "allow_copies": "a counterfactual may be equal to a training row",
+    "tf32": "products are rounded while searching on a GPU",
+    "representation_layer": "the layer that stands for what the model sees",
+    "ambient_metric": "what steps are measured by",
+    "uncertainty_cost": "steps cost more where the model is unsure",
+}
+"""What the parts of a request mean, for people who did not write it."""
+
+
+def describe_provenance(provenance: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """When, how fast and with which versions, as far as it is known: names and values."""
+    known = [(name, str(provenance[name])) for name in ("date", "seconds") if name in provenance]
+    used = ", ".join(f"{name} {number}" for name, number in provenance.get("versions", {}).items())
+    return [*known, *([("versions", used)] if used else [])]
+
+
+def describe_request(request: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """What was asked for, and not what was left open: the name, the value and the meaning of each part."""
+    asked = {name: value for name, value in request.items() if value is not None and value != [] and value != {}}
+    return [(name, _text(part), REQUEST_MEANINGS.get(name, "")) for name, part in asked.items()]
+
+
+def _text(part: Any) -> str:
+    if isinstance(part, Mapping):
+        return "; ".join(f"{name}: {_text(each)}" for name, each in part.items())
+    if isinstance(part, list):
+        return ", ".join(value(each) for each in part)
+    return {True: "yes", False: "no"}[part] if isinstance(part, bool) else value(part)

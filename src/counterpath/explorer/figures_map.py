@@ -22,7 +22,7 @@ from counterpath.fitting.fitted import FittedModels, LatentMap
 from counterpath.geometry.metric import DAMPING, damped, volume
 from counterpath.models.latent import context_for
 from counterpath.search.methods import geometry_of
-from counterpath.utils.blocks import map_blocks
+from counterpath.utils.devices import map_blocks
 
 MOST_CODES = 2000
 """How many codes are drawn at most: enough to see where they are dense, and drawn in a blink."""

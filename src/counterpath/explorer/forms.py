@@ -8,8 +8,8 @@ from typing import Any
 import pandas as pd
 from nicegui import background_tasks, ui
 
-from counterpath.data.axes import NumberAxis
 from counterpath.data.constraints import DOWN, UP, is_interval
+from counterpath.data.encoding import NumberAxis
 from counterpath.data.schema import KINDS, Feature
 from counterpath.explainer.explainer import Explainer
 from counterpath.explainer.request import OTHER, Request

@@ -13,7 +13,7 @@ from counterpath.data.schema import Number
 from counterpath.data.tables import parse_table
 from counterpath.explainer.request import Request
 from counterpath.explanation import Explanation, wording
-from counterpath.explanation.milestones import MILESTONES
+from counterpath.explanation.tables import MILESTONES
 from counterpath.explorer import elements
 from counterpath.explorer.forms import TargetFields
 from counterpath.explorer.group_results import GroupResults, concatenate

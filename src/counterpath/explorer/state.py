@@ -16,7 +16,6 @@ from counterpath.explainer.explainer import Explainer
 from counterpath.explainer.request import OTHER
 from counterpath.explanation import Explanation, StatusCode, wording
 from counterpath.explanation.tables import BY_ROW, CHANGES, numeric_features
-from counterpath.fitting.prepare import prepare_rows
 from counterpath.utils.errors import InputError
 
 BOTH = "both"
@@ -126,7 +125,7 @@ class RowTable:
         Raises:
             InputError: The table is empty, or its columns or values cannot be used.
         """
-        frame, _ = prepare_rows(table, explainer.schema_, explainer.target_, explainer.imputer_)
+        frame, _ = explainer.prepare(table)
         frame = explainer.encoder_.align(frame)
         if not len(frame):
             raise InputError("there is nobody to pick: the table has no rows; give one with at least one row")

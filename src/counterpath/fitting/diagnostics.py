@@ -13,7 +13,7 @@ from counterpath.fitting.fitted import FittedModels
 from counterpath.models.calibration import Calibration, calibrate
 from counterpath.models.latent import context_for
 from counterpath.models.surrogate import Agreement
-from counterpath.utils.blocks import map_blocks
+from counterpath.utils.devices import map_blocks
 from counterpath.utils.errors import GeometryError
 
 GOOD, FAIR, BAD = "good", "fair", "bad"

@@ -10,21 +10,20 @@ from jaxtyping import Float
 from torch import Tensor
 
 from counterpath.data.encoding import Encoder
-from counterpath.geometry.neighbours import Neighbours
+from counterpath.geometry.graph import Neighbours
 from counterpath.models.explained import ExplainedModel
 from counterpath.models.flow import FlowModel
 from counterpath.models.generator import Generator
 from counterpath.models.latent import LatentModel
 from counterpath.models.vae import VAE
 from counterpath.search.feasible import FeasibleSet
-from counterpath.search.method import Method
+from counterpath.search.method import AnyModels, Method, Problem, SearchModels, SearchOptions, SearchSetup
 from counterpath.search.methods import search
 from counterpath.search.objective import Target
 from counterpath.search.paths import Paths
-from counterpath.search.plausibility import Plausibility
-from counterpath.search.problem import AnyModels, Problem, SearchModels, SearchOptions, SearchSetup
 from counterpath.search.roadmap import Landmarks
-from counterpath.utils.blocks import map_blocks
+from counterpath.search.validity import Plausibility
+from counterpath.utils.devices import map_blocks
 from counterpath.utils.errors import NotFittedError
 
 _LIMIT_ROWS = 1000  # held-out rows that tell how far real rows are: a 95 % quantile of so many is known to within 1.4 %

@@ -35,13 +35,11 @@ from counterpath.models.classifier import Classifier, blockwise_proba
 from counterpath.models.explained import ExplainedModel, TorchClassifier, black_box_proba, qualified_name, table_proba
 from counterpath.models.flow import FlowModel
 from counterpath.models.generator import Generator
-from counterpath.models.layers import fold
-from counterpath.models.precision import RBFPrecision
+from counterpath.models.layers import RBFPrecision, fold
 from counterpath.models.surrogate import Agreement
 from counterpath.models.vae import VAE
-from counterpath.search.method import Method
+from counterpath.search.method import Method, SearchOptions
 from counterpath.search.methods import method_names, resolve_method
-from counterpath.search.problem import SearchOptions
 from counterpath.search.roadmap import Landmarks
 from counterpath.utils.errors import InputError, StoreError
 from counterpath.utils.files import atomic, sync_folder

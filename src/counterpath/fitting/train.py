@@ -1,16 +1,23 @@
-"""Fit all that explanations need to a table: a latent space, a classifier to follow, and what methods fit."""
+"""Fit all that explanations need to a table: a latent space, a classifier to follow, and what methods fit.
+
+The table is made ready first: labels apart, columns checked, gaps filled in.
+"""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from counterpath.data.encoding import Encoder
+from counterpath.data.impute import Imputer
+from counterpath.data.schema import Schema
+from counterpath.data.tables import check_columns, to_pandas
 from counterpath.fitting.fitted import FittedModels
 from counterpath.models.classifier import Classifier, PredictProba, blockwise_proba, fit_classifier
 from counterpath.models.explained import (
@@ -31,12 +38,68 @@ from counterpath.models.surrogate import Agreement, SurrogateData, agreement, di
 from counterpath.models.training import Run
 from counterpath.models.vae import OUTPUTS, VAE, VAETraining, fit_uncertainty, fit_vae
 from counterpath.search.feasible import FeasibleSet
-from counterpath.search.method import Method
+from counterpath.search.method import Method, Problem, SearchModels, SearchOptions, SearchSetup
 from counterpath.search.methods import METHODS, search
 from counterpath.search.objective import Target
-from counterpath.search.problem import Problem, SearchModels, SearchOptions, SearchSetup
 from counterpath.search.roadmap import Landmarks
 from counterpath.utils.errors import InputError, choose
+
+FEWEST_ROWS = 10  # fewer rows than that tell no model anything
+MISSING = ("error", "impute")
+"""How missing values can be treated: refused, or filled in."""
+TargetColumn = str | Sequence[Any] | pd.Series | np.ndarray | None
+"""The column of the label, the labels, or neither."""
+
+
+@dataclass(frozen=True)
+class TrainingTable:
+    """A training table that is ready to be fitted to.
+
+    Attributes:
+        features: The rows without labels and without gaps.
+        labels: The labels, if there are any.
+        target: The name of their column.
+        encoder: Of the features.
+        imputer: What fills in gaps, if gaps are not an error.
+    """
+
+    features: pd.DataFrame
+    labels: pd.Series | None
+    target: str | None
+    encoder: Encoder
+    imputer: Imputer | None
+
+
+def prepare_training(
+    table: Any, target: TargetColumn, schema: Schema | None, encoder: Encoder | None, *, missing: str
+) -> TrainingTable:
+    """A table to fit to: what is not given of schema and encoder follows from it."""
+    choose("way to treat missing values", missing, dict.fromkeys(MISSING))
+    features, labels, name = _without_labels(to_pandas(table), target)
+    if len(features) < FEWEST_ROWS:
+        raise InputError(f"a fit needs at least {FEWEST_ROWS} rows; given {len(features)}")
+    if encoder is not None:
+        schema = encoder.schema
+    schema = Schema.infer(features) if schema is None else schema
+    check_columns(features, schema)
+    imputer = Imputer.fit(features, schema) if missing == "impute" else None
+    features = features if imputer is None else imputer.fill(features)[0]
+    return TrainingTable(features, labels, name, Encoder.fit(features, schema) if encoder is None else encoder, imputer)
+
+
+def _without_labels(frame: pd.DataFrame, target: TargetColumn) -> tuple[pd.DataFrame, pd.Series | None, str | None]:
+    """Features, labels, and the name of the labels' column."""
+    if target is None:
+        return frame, None, None
+    if isinstance(target, str):
+        if target not in frame.columns:
+            raise InputError(f"the table has no target column {target!r}; it has: {', '.join(map(str, frame.columns))}")
+        return frame.drop(columns=target), frame[target], target
+    labels = pd.Series(target) if not isinstance(target, pd.Series) else target
+    if len(labels) != len(frame):
+        raise InputError(f"there are {len(labels)} labels for {len(frame)} rows; expected one for each")
+    return frame, labels, None if labels.name is None else str(labels.name)
+
 
 _HELD_OUT = 0.1  # share of rows kept from training, to judge the models by: the usual tenth
 _MOST_HELD_OUT = 4000  # a share of so many is known to within 1.6 %

@@ -11,8 +11,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from counterpath.geometry.linearize import Linearization
-from counterpath.geometry.metric import DAMPING, Metric, damped
+from counterpath.geometry.metric import DAMPING, Linearization, Metric, damped
 from counterpath.utils.errors import GeometryError, InputError
 
 MetricField = Callable[[Tensor], Tensor]

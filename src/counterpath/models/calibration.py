@@ -11,7 +11,7 @@ from torch import Tensor
 
 from counterpath.geometry.metric import gram
 from counterpath.models.latent import LatentModel, concat_context, context_for
-from counterpath.utils.blocks import map_blocks
+from counterpath.utils.devices import map_blocks
 from counterpath.utils.errors import GeometryError
 
 Array = NDArray[np.floating[Any]]

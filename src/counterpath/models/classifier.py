@@ -10,10 +10,10 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from counterpath.geometry.linearize import VJP, pull
+from counterpath.geometry.metric import VJP, pull
 from counterpath.models.layers import mlp
 from counterpath.models.training import Run, seeded, train
-from counterpath.utils.blocks import map_blocks
+from counterpath.utils.devices import map_blocks
 from counterpath.utils.errors import InputError
 
 PredictProba = Callable[[Tensor], Tensor]

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from counterpath.geometry.linearize import Linearization, jacobian_autodiff
+from counterpath.geometry.metric import Linearization, jacobian_autodiff
 from counterpath.models.training import Run, seeded, train
 from counterpath.utils.errors import require
 

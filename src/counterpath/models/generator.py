@@ -7,10 +7,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from counterpath.geometry.linearize import Linearization, jacobian
+from counterpath.geometry.metric import Linearization, jacobian
 from counterpath.models.latent import LatentModel, context_for
-from counterpath.models.precision import DEFAULT_ZETA, RBFPrecision
-from counterpath.utils.blocks import map_blocks
+from counterpath.models.layers import DEFAULT_ZETA, RBFPrecision
+from counterpath.utils.devices import map_blocks
 from counterpath.utils.errors import InputError
 
 

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from counterpath.geometry.linearize import Linearization, jacobian
+from counterpath.geometry.metric import Linearization, jacobian
 
 _UNCONDITIONED_SHARE = 0.5
 """Half: requests that fix nothing and requests that fix something are equally important, so both get equal training."""

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from counterpath.geometry.linearize import Linearization, axes, jacobian
+from counterpath.geometry.metric import Linearization, axes, jacobian
 from counterpath.models.latent import (
     concat_context,
     context_for,
@@ -19,10 +19,9 @@ from counterpath.models.latent import (
     membership,
     split_context,
 )
-from counterpath.models.layers import TableOutput, mlp
-from counterpath.models.precision import DEFAULT_ZETA, RBFPrecision
+from counterpath.models.layers import DEFAULT_ZETA, RBFPrecision, TableOutput, mlp
 from counterpath.models.training import Run, check_finite, seeded, train
-from counterpath.utils.blocks import map_blocks
+from counterpath.utils.devices import map_blocks
 from counterpath.utils.errors import InputError, choose
 
 OUTPUTS: dict[str, type[nn.Module]] = {"sigmoid": nn.Sigmoid, "linear": nn.Identity}

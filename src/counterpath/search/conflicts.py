@@ -9,8 +9,8 @@ from torch import Tensor
 from counterpath.data.constraints import Constraints
 from counterpath.data.encoding import Encoder
 from counterpath.data.status import BindingConstraint
-from counterpath.search.diverse import Score
 from counterpath.search.feasible import FeasibleSet
+from counterpath.search.plans import Score
 
 _VALUES = 9  # over the range of a number: its ends, quarters and eighths show whether a bound matters
 _GAIN = 1e-6  # of probability: what float32 rounding makes of equal rows is no gain

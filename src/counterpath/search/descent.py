@@ -12,12 +12,11 @@ from counterpath.geometry.metric import METRICS, Metric
 from counterpath.models.classifier import probabilities
 from counterpath.models.latent import IdentityModel, LatentModel
 from counterpath.search.fallback import fallback_paths
-from counterpath.search.method import Method
+from counterpath.search.method import AnyModels, Method, Problem
 from counterpath.search.objective import Objective
 from counterpath.search.paths import Paths, better_paths, is_first, merge, path_fraction, prepend, trajectory_points
-from counterpath.search.problem import AnyModels, Problem
+from counterpath.search.plans import sparsify
 from counterpath.search.residual import ResidualDecoder
-from counterpath.search.sparsify import sparsify
 from counterpath.search.step import STEP_RULES, StepRule
 from counterpath.search.traverse import StopReason, StopRule, never_waits, traverse
 from counterpath.search.validity import AtLegalRow

@@ -14,16 +14,14 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from counterpath.geometry.graph import Graph, build_graph
-from counterpath.geometry.neighbours import Neighbours
+from counterpath.geometry.graph import Graph, Neighbours, build_graph
 from counterpath.search.feasible import FeasibleSet
-from counterpath.search.method import Method
+from counterpath.search.method import Method, Problem, SearchOptions, SearchSetup
 from counterpath.search.objective import Target
 from counterpath.search.paths import Paths
-from counterpath.search.problem import Problem, SearchOptions, SearchSetup
 from counterpath.search.roadmap import representatives
 from counterpath.search.traverse import StopReason
-from counterpath.utils.deadline import ShouldStop, never_stop
+from counterpath.utils.progress import ShouldStop, never_stop
 
 NEIGHBOURS = 20
 """Of each row in the graph: enough to leave few rows without a chain, few enough to keep its steps short."""

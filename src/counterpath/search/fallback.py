@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from counterpath.geometry.neighbours import Neighbours
+from counterpath.geometry.graph import Neighbours
 from counterpath.search.feasible import FeasibleSet
 from counterpath.search.paths import Paths, is_first, line_points, prepend
 from counterpath.search.residual import ResidualDecoder

@@ -14,23 +14,19 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from counterpath.geometry.curve import resample
-from counterpath.geometry.graph import Graph, ShortestPaths
+from counterpath.geometry.graph import Graph, Neighbours, ShortestPaths
 from counterpath.geometry.metric import METRICS, Metric
-from counterpath.geometry.neighbours import Neighbours
 from counterpath.models.latent import context_for
-from counterpath.search.cost_field import CostField
-from counterpath.search.method import Method
+from counterpath.search.method import AnyModels, Method, Problem, SearchOptions, SearchSetup
 from counterpath.search.objective import Target
 from counterpath.search.paths import Paths, is_first, plausible_points, prepend
-from counterpath.search.plausibility import IsPlausible, Plausibility
-from counterpath.search.problem import AnyModels, Problem, SearchOptions, SearchSetup
+from counterpath.search.plans import sparsify
 from counterpath.search.residual import ResidualDecoder
-from counterpath.search.roadmap import CONDITIONAL_NODES, ConditionalRoadmap, Roadmap, connect, is_goal
-from counterpath.search.sparsify import sparsify
+from counterpath.search.roadmap import CONDITIONAL_NODES, ConditionalRoadmap, CostField, Roadmap, connect, is_goal
 from counterpath.search.traverse import StopReason
-from counterpath.utils.deadline import ShouldStop, never_stop
+from counterpath.search.validity import IsPlausible, Plausibility
 from counterpath.utils.errors import NotFittedError, choose
-from counterpath.utils.progress import track
+from counterpath.utils.progress import ShouldStop, never_stop, track
 
 PredictProba = Callable[[Tensor], Tensor]
 RowFunction = Callable[[Tensor], Tensor]

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from counterpath.data.encoding import Encoder
-from counterpath.geometry.neighbours import Neighbours
+from counterpath.geometry.graph import Neighbours
 
 YNN_NEIGHBOURS = 5  # as in CARLA
 EQUAL = 1e-6

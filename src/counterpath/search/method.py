@@ -1,13 +1,178 @@
-"""A method: a strategy that owns its search. The built-in ones are in `methods`; a user's own is one class."""
+"""A method, what it is given and what it returns: a strategy that owns its search, a `Problem` and `Paths`.
+
+The built-in methods are in `methods`; a user's own is one class.
+"""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Generic, TypeVar
 
+from jaxtyping import Float, Int
 from torch import Tensor
 
+from counterpath.data.encoding import Encoder
+from counterpath.models.classifier import Classifier, Differentiable
+from counterpath.models.flow import FlowModel
+from counterpath.models.latent import LatentModel
+from counterpath.models.layers import fold
+from counterpath.models.vae import VAE
+from counterpath.search.feasible import FeasibleSet
+from counterpath.search.objective import Target
 from counterpath.search.paths import Paths
-from counterpath.search.problem import Problem, SearchOptions, SearchSetup
+from counterpath.search.roadmap import Landmarks
+from counterpath.search.validity import Plausibility, Validator
+from counterpath.utils.progress import ShouldStop, never_stop
+
+M = TypeVar("M")
+C = TypeVar("C", bound=Differentiable)
+V = TypeVar("V", bound=LatentModel)
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """How to search; see `Explainer`, whose parameters they are.
+
+    Attributes:
+        max_steps: The most steps of a search.
+        step_size: η.
+        damping: Added to the metric's diagonal.
+        fidelity: α, the weight of staying close to the factual row.
+        fallback: Where a local search gets stuck, take the line to the nearest landmark.
+        sparsify: Put back every redundant change.
+        keep_residual: Start at the factual row, and add what the generative model does not reproduce of it.
+        refine: Move the ends of geodesics closer to the factual row, and relax their paths.
+        allow_copies: Whether a counterfactual may be equal to a training row.
+        tf32: Round the factors of products to TF32 on a GPU while searching.
+        ambient_metric: What `geodesic` measures steps by: "data" or "classifier".
+        uncertainty_cost: Whether it lets steps cost more where the generative model is uncertain.
+        should_stop: When to give up.
+        progress: Show a bar.
+    """
+
+    max_steps: int = 150
+    step_size: float = 0.1
+    damping: float = 5e-3
+    fidelity: float = 0.0
+    fallback: bool = True
+    sparsify: bool = True
+    keep_residual: bool = True
+    refine: bool = True
+    allow_copies: bool = True
+    tf32: bool = False
+    ambient_metric: str = "data"
+    uncertainty_cost: bool = True
+    should_stop: ShouldStop = never_stop
+    progress: bool | None = False
+
+
+@dataclass(frozen=True)
+class SearchModels(Generic[C, V]):
+    """The fitted models that are searched: frozen, with BatchNorm folded.
+
+    Attributes:
+        classifier: What a search follows downhill: our classifier, a user's torch module, or a surrogate.
+        vae: Our VAE, or a user's generator.
+        flow: A normalizing flow.
+    """
+
+    classifier: C
+    vae: V | None = None
+    flow: FlowModel | None = None
+
+    def folded(self) -> "SearchModels[C, V]":
+        """The same with our own models as copies that are fastest to evaluate; a user's models stay as they are."""
+        return SearchModels(_folded(self.classifier), _folded(self.vae), _folded(self.flow))
+
+
+AnyModels = SearchModels[Any, Any]
+
+
+@dataclass(frozen=True)
+class SearchSetup:
+    """What all searches of an explainer share.
+
+    Attributes:
+        encoder: Tables to tensors and back.
+        models: The models that are searched.
+        predict_proba: The explained model: legal encoded rows to the probability of every class.
+        exact: Whether `models.classifier` is the explained model itself. A surrogate is followed until it is sure; then
+            the explained model is asked about the whole path at once, and the first valid point is the end.
+        rows: The training rows, encoded.
+        probabilities: What the explained model says about them.
+        landmarks: Training rows as they are decoded; None if there are none to fall back to.
+        plausibility: How far from the training rows real rows are; without it nothing is put back.
+        seed: Of all randomness.
+    """
+
+    encoder: Encoder
+    models: AnyModels
+    predict_proba: Callable[[Tensor], Tensor]
+    exact: bool
+    rows: Float[Tensor, "n D"]
+    probabilities: Float[Tensor, "n K"]
+    landmarks: Landmarks | None = None
+    plausibility: Plausibility | None = None
+    seed: int = 0
+
+    @property
+    def latent(self) -> LatentModel:
+        """The generative model."""
+        latent = self.models.vae
+        assert isinstance(latent, LatentModel)
+        return latent
+
+    @property
+    def weights(self) -> Float[Tensor, "D"]:
+        """Of the columns in distances."""
+        return self.encoder.weights.to(self.rows)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Counterfactuals to search for.
+
+    Attributes:
+        setup: The models and the training rows.
+        feasible: The rows, and what each of them may become.
+        target: What the explained model is to predict.
+        options: How to search.
+        state: What the method's `fit` returned.
+    """
+
+    setup: SearchSetup
+    feasible: FeasibleSet
+    target: Target
+    options: SearchOptions = field(default_factory=SearchOptions)
+    state: Any = None
+
+    def __len__(self) -> int:
+        return len(self.feasible)
+
+    def at(self, rows: Tensor) -> "Problem":
+        """The problem of some of the rows, by indices or a mask."""
+        return replace(self, feasible=self.feasible.at(rows))
+
+    @cached_property
+    def validator(self) -> Validator:
+        """Says which rows are valid."""
+        setup, copies = self.setup, self.options.allow_copies
+        return Validator(setup.predict_proba, setup.latent, self.target, setup.plausibility, copies)
+
+    def paths(
+        self,
+        row: Int[Tensor, "p"],
+        x: Float[Tensor, "p D"],
+        reason: Int[Tensor, "n"],
+        z: Float[Tensor, "p d"] | None = None,
+    ) -> Paths:
+        """Paths with what the explained model says along them: what every method returns; see `Validator.paths`."""
+        return self.validator.paths(self.feasible, row, x, reason, z)
+
+
+def _folded(model: M) -> M:
+    return fold(model) if isinstance(model, Classifier | VAE | FlowModel) else model
 
 
 class Method(ABC):

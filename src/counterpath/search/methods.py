@@ -25,10 +25,9 @@ from counterpath.models.latent import LatentModel
 from counterpath.search.descent import Descent
 from counterpath.search.face import Face
 from counterpath.search.geodesic import Geodesic
-from counterpath.search.method import Method
+from counterpath.search.method import AnyModels, Method, Problem
 from counterpath.search.nearest import Nearest
 from counterpath.search.paths import Paths, merge
-from counterpath.search.problem import AnyModels, Problem
 from counterpath.search.validity import check_paths
 from counterpath.utils.errors import InputError, MethodError, choose
 

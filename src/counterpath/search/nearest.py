@@ -4,10 +4,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from counterpath.geometry.neighbours import Neighbours
-from counterpath.search.method import Method
+from counterpath.geometry.graph import Neighbours
+from counterpath.search.method import Method, Problem
 from counterpath.search.paths import Paths, is_first
-from counterpath.search.problem import Problem
 from counterpath.search.traverse import StopReason
 
 _DIFFERENCES = {"cpu": 1 << 24, "cuda": 1 << 28}

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from counterpath.geometry.linearize import pull
+from counterpath.geometry.metric import pull
 from counterpath.utils.errors import InputError
 
 

@@ -12,11 +12,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from counterpath.models.latent import LatentModel, context_for
-from counterpath.search.feasible import FeasibleSet
+from counterpath.search.feasible import FeasibleSet, StepConstraints
 from counterpath.search.paths import is_first, path_fraction
-from counterpath.search.plausibility import Plausibility
-from counterpath.search.step_constraints import StepConstraints
-from counterpath.utils.blocks import map_blocks
+from counterpath.search.validity import Plausibility
+from counterpath.utils.devices import map_blocks
 
 _END_WEIGHTS = (1.0, 0.5, 0.0)  # weights of the residual that are tried at the end of a path: all, half and none of it
 

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from counterpath.geometry.metric import Metric, damped, euclidean, try_solve
 from counterpath.models.latent import LatentModel
+from counterpath.search.feasible import StepConstraints
 from counterpath.search.objective import Evaluation, Objective
-from counterpath.search.step_constraints import StepConstraints
 
 StepRule = Callable[[Tensor, Tensor], Tensor]
 """Scales a direction r `(n, d)`, given ∇f `(n, d)`, to a step of unit size; the search multiplies it by η."""

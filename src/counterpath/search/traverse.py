@@ -18,14 +18,12 @@ from counterpath.geometry.metric import DAMPING, Metric, capturable, euclidean
 from counterpath.models.classifier import Classifier
 from counterpath.models.latent import IdentityModel, LatentModel
 from counterpath.models.vae import VAE
+from counterpath.search.feasible import StepConstraints
 from counterpath.search.objective import Objective
 from counterpath.search.step import Slope, StepRule, euclidean_length, slope
-from counterpath.search.step_constraints import StepConstraints
-from counterpath.utils.blocks import block_size_for, map_blocks
-from counterpath.utils.deadline import ShouldStop, never_stop
-from counterpath.utils.devices import tf32_products
+from counterpath.utils.devices import block_size_for, map_blocks, tf32_products
 from counterpath.utils.errors import InputError, choose
-from counterpath.utils.progress import track
+from counterpath.utils.progress import ShouldStop, never_stop, track
 from counterpath.utils.replay import Replayed
 
 

@@ -2,6 +2,8 @@
 
 A row is valid if the explained model itself predicts the target for it with the asked confidence, and it may be
 returned: without `allow_copies`, a row that is equal to a training row may not.
+
+A valid row is plausible if it is no farther from the training rows than real rows are from each other.
 """
 
 from collections.abc import Callable
@@ -12,14 +14,48 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from counterpath.data.encoding import Encoder
+from counterpath.geometry.graph import Neighbours
 from counterpath.models.latent import LatentModel, context_for
 from counterpath.search.feasible import FeasibleSet, legal
+from counterpath.search.measures import EQUAL
 from counterpath.search.objective import Target
 from counterpath.search.paths import Paths, is_first
-from counterpath.search.plausibility import Plausibility
 from counterpath.search.step import Slope
-from counterpath.utils.blocks import map_blocks
+from counterpath.utils.devices import map_blocks
 from counterpath.utils.errors import MethodError
+
+IsPlausible = Callable[[Tensor, Tensor], Tensor]
+"""Which rows are plausible enough, given them and the index of the counterfactual that each would replace."""
+
+
+@dataclass(frozen=True)
+class Plausibility:
+    """The training rows, and how far from them held-out rows are.
+
+    Attributes:
+        neighbours: The training rows, or a sample of them.
+        limit: The distance to the nearest of them that 95 % of held-out rows do not exceed.
+        typical: The root mean square of that distance.
+        all_rows: All training rows, where `neighbours` is a sample of them.
+    """
+
+    neighbours: Neighbours
+    limit: float
+    typical: float
+    all_rows: Neighbours | None = None
+
+    def distance(self, x: Float[Tensor, "n D"]) -> Float[Tensor, "n"]:
+        """How far rows are from the nearest training row."""
+        return self.neighbours.nearest(x)[0][:, 0]
+
+    def is_copy(self, x: Float[Tensor, "n D"]) -> Bool[Tensor, "n"]:
+        """Which rows are equal to a training row."""
+        return (self.all_rows or self.neighbours).nearest(x)[0][:, 0] < EQUAL
+
+    def no_farther_than(self, counterfactual: Float[Tensor, "n D"], distance: float) -> IsPlausible:
+        """Rows that are no farther from the training rows than the counterfactuals are, or than some distance."""
+        allowed = self.distance(counterfactual).clamp_min(distance)
+        return lambda tried, index: self.distance(tried) <= allowed[index]
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,11 @@ from counterpath.explainer.explainer import Explainer
 from counterpath.explainer.request import Request
 from counterpath.explanation import Explanation, plan_index
 from counterpath.explanation.tables import PATH_BACK, PATH_FRONT, feature_columns
-from counterpath.fitting.prepare import prepare_rows
 from counterpath.service.queue import BatchQueue, BatchStats, Job, StoppingError
 from counterpath.service.schemas import BatchResult
 from counterpath.service.settings import Settings
-from counterpath.utils.deadline import ShouldStop
 from counterpath.utils.errors import choose
+from counterpath.utils.progress import ShouldStop
 
 T = TypeVar("T")
 EXPLAIN, PREDICT = "explain", "predict"
@@ -180,7 +179,7 @@ def check(explainer: Explainer, rows: pd.DataFrame, request: Request | None) -> 
         InputError: The rows, or what is asked for them, cannot be used: said before they wait with others.
     """
     encoder = explainer.encoder_
-    filled, _ = prepare_rows(rows, explainer.schema_, explainer.target_, explainer.imputer_)
+    filled, _ = explainer.prepare(rows)
     if request is None:
         encoder.encode(filled)
     else:

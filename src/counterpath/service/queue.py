@@ -18,8 +18,8 @@ from typing import Any, Generic, TypeVar
 import pandas as pd
 
 from counterpath.data.schema import Number
-from counterpath.utils.deadline import ShouldStop
 from counterpath.utils.errors import CounterpathError
+from counterpath.utils.progress import ShouldStop
 
 R = TypeVar("R")
 T = TypeVar("T")

@@ -24,9 +24,13 @@ from counterpath.data.schema import KINDS, TRANSFORMS, Feature, Schema
 from counterpath.explainer.explainer import Explainer
 from counterpath.explainer.request import OTHER, Request
 from counterpath.explanation import Explanation, StatusCode
-from counterpath.explanation.milestones import ALL, END, KEEPS, MILESTONES, list_milestones
+from counterpath.explanation.milestones import list_milestones
 from counterpath.explanation.tables import (
+    ALL,
     CHANGES,
+    END,
+    KEEPS,
+    MILESTONES,
     PATH_BACK,
     PATH_FRONT,
     changed_cells,

@@ -1,6 +1,7 @@
-"""One progress bar for everything that takes long."""
+"""One progress bar for everything that takes long, and when a search is to stop early."""
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -77,3 +78,20 @@ def _bar(description: str, total: int, *, shown: bool) -> Iterator[Advance]:
     with Progress(*columns, console=Console(file=sys.stderr)) as bar:
         task = bar.add_task(description, total=total, note="")
         yield lambda amount=1, note="": bar.update(task, advance=amount, note=note)
+
+
+ShouldStop = Callable[[], bool]
+"""Whether a search that is running is to stop; called between its steps."""
+
+
+def never_stop() -> bool:
+    """Run until everything is done."""
+    return False
+
+
+def stop_after(seconds: float | int | None, should_stop: ShouldStop | None = None) -> ShouldStop:
+    """Stop so many seconds from now, and whenever `should_stop` is true; None is for no time limit."""
+    deadline = None if seconds is None else time.monotonic() + seconds
+    if deadline is None and should_stop is None:
+        return never_stop
+    return lambda: (deadline is not None and time.monotonic() > deadline) or (should_stop is not None and should_stop())

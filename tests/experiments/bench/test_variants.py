@@ -16,8 +16,8 @@ from counterpath.experiments.bench.variants import (
 )
 from counterpath.experiments.bench.workload import Sizes, Workload, random_workload
 from counterpath.experiments.study import vae_of
-from counterpath.geometry.linearize import jacobian_autodiff
-from counterpath.search.problem import SearchModels
+from counterpath.geometry.metric import jacobian_autodiff
+from counterpath.search.method import SearchModels
 from counterpath.search.traverse import at_confidence
 from counterpath.utils.errors import InputError
 from tests.conftest import random_classifier, random_vae

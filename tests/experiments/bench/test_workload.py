@@ -8,7 +8,7 @@ from counterpath.experiments.study import vae_of
 from counterpath.models.classifier import fit_classifier
 from counterpath.models.training import Run
 from counterpath.models.vae import VAETraining, fit_vae
-from counterpath.search.problem import SearchModels
+from counterpath.search.method import SearchModels
 from counterpath.utils.errors import InputError
 
 CPU = torch.device("cpu")

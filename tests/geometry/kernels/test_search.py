@@ -7,15 +7,15 @@ import pytest
 import torch
 
 import counterpath as cp
-from counterpath.geometry import kernels
-from counterpath.geometry.linearize import jacobian, jacobian_autodiff
+from counterpath.geometry.metric import jacobian, jacobian_autodiff
 from counterpath.search import descent
 from counterpath.search.feasible import FeasibleSet
+from counterpath.search.method import SearchModels, SearchOptions
 from counterpath.search.methods import METHODS, geometry_of, search
 from counterpath.search.objective import Objective, Target
-from counterpath.search.problem import SearchModels, SearchOptions
 from counterpath.search.step import slope
 from counterpath.search.traverse import Trajectory, at_confidence, traverse
+from counterpath.utils import devices
 from tests.conftest import random_classifier, random_vae
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -45,7 +45,7 @@ def test_a_step_with_kernels_is_one_without(
     with torch.no_grad():
         z = model.encode(rows)
         fast = slope(model, metric, objective, z, rows, None, 1e-3)
-        monkeypatch.setattr(kernels, "usable", lambda *tensors: False)
+        monkeypatch.setattr(devices, "_installed", lambda: False)
         plain = slope(model, metric, objective, z, rows, None, 1e-3)
     for name in ("x", "loss", "probability", "sigma", "gradient", "direction"):
         one, other = getattr(fast, name).double(), getattr(plain, name).double()

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from counterpath.geometry.linearize import axes, push
+from counterpath.geometry.metric import axes, push
 from counterpath.models.training import seeded
 
 SIZES = [

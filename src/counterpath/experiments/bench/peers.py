@@ -27,8 +27,7 @@ from jaxtyping import Bool, Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from counterpath.data.axes import on_grid
-from counterpath.data.encoding import Encoder
+from counterpath.data.encoding import Encoder, on_grid
 from counterpath.experiments.study import SETTINGS, STEPS, Study, local_search, mean_or_none
 from counterpath.models.classifier import Classifier, probabilities
 from counterpath.models.vae import VAE

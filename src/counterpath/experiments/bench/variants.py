@@ -26,16 +26,14 @@ from torch import Tensor, nn
 from counterpath.experiments.bench.timing import Task
 from counterpath.experiments.bench.workload import Workload
 from counterpath.experiments.study import FIDELITY, OPTIMIZERS, local_search, vae_of
-from counterpath.geometry.linearize import jacobian_autodiff
-from counterpath.geometry.metric import Metric
+from counterpath.geometry.metric import Metric, jacobian_autodiff
 from counterpath.models.latent import LatentModel
-from counterpath.models.precision import RBFPrecision
+from counterpath.models.layers import RBFPrecision
 from counterpath.search.methods import geometry_of
 from counterpath.search.objective import Objective
 from counterpath.search.step import euclidean_length, slope
 from counterpath.search.traverse import CHUNK, Trajectory, sweep
-from counterpath.utils.blocks import block_size_for
-from counterpath.utils.devices import keep_freed_memory
+from counterpath.utils.devices import block_size_for, keep_freed_memory
 from counterpath.utils.errors import InputError, choose, require
 from counterpath.utils.replay import Replayed
 

@@ -17,8 +17,8 @@ from counterpath.models.classifier import Classifier
 from counterpath.models.layers import update_batch_norm
 from counterpath.models.training import Run, seeded
 from counterpath.models.vae import VAE
-from counterpath.search.problem import SearchModels
-from counterpath.utils.blocks import map_blocks
+from counterpath.search.method import SearchModels
+from counterpath.utils.devices import map_blocks
 from counterpath.utils.errors import InputError
 
 _ROWS_PER_CENTER = 8

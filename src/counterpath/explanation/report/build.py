@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from counterpath.data import constraints
 from counterpath.data.schema import Feature
 from counterpath.data.status import StatusCode
-from counterpath.explanation import provenance, wording
+from counterpath.explanation import wording
 from counterpath.explanation.milestones import list_milestones, steps_between
 from counterpath.explanation.plots.style import MOST_PATHS
 from counterpath.explanation.report import Table, charts, render
@@ -256,8 +256,8 @@ def _provenance(result: Explanation, about: Mapping[str, str]) -> dict[str, Any]
     """How it was made, so that it can be made again."""
     facts = [(name, wording.value(value)) for name, value in about.items()]
     return {
-        "facts": Table(("what", "value"), facts + provenance.describe(result.provenance)),
-        "asked": Table(("part of the request", "value", "meaning"), provenance.describe_request(result.request)),
+        "facts": Table(("what", "value"), facts + wording.describe_provenance(result.provenance)),
+        "asked": Table(("part of the request", "value", "meaning"), wording.describe_request(result.request)),
         "json": json.dumps(result.request, ensure_ascii=False),
     }
 

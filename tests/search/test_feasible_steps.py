@@ -4,12 +4,11 @@ import scipy.optimize
 import torch
 from torch import Tensor
 
-from counterpath.geometry.linearize import jacobian_autodiff
-from counterpath.geometry.metric import euclidean, gram, pullback, solve
+from counterpath.geometry.metric import euclidean, gram, jacobian_autodiff, pullback, solve
 from counterpath.models.latent import IdentityModel
+from counterpath.search.feasible import StepConstraints, residual
 from counterpath.search.objective import Objective
 from counterpath.search.step import slope
-from counterpath.search.step_constraints import StepConstraints, residual
 from counterpath.search.traverse import StopReason, traverse
 from tests.conftest import random_classifier, random_vae
 

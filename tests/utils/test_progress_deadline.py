@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 import counterpath as cp
-from counterpath.utils.deadline import never_stop, stop_after
+from counterpath.utils.progress import never_stop, stop_after
 from tests.tables import features, mixed
 
 

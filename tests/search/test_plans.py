@@ -7,12 +7,12 @@ from torch import Tensor
 
 from counterpath.data.constraints import Bounds
 from counterpath.fitting.fitted import FittedModels
-from counterpath.search.diverse import changed_most, one_plan, several_plans
 from counterpath.search.feasible import FeasibleSet
+from counterpath.search.method import SearchOptions
 from counterpath.search.methods import METHODS
 from counterpath.search.objective import Target
 from counterpath.search.paths import Paths, is_first
-from counterpath.search.problem import SearchOptions
+from counterpath.search.plans import changed_most, one_plan, several_plans
 
 TARGET = Target(1, confidence=0.5)
 Search = Callable[[FeasibleSet], Paths]

@@ -5,11 +5,10 @@ import torch
 from torch import Tensor
 
 from counterpath.geometry.curve import length, metric_field
-from counterpath.geometry.linearize import Linearization, jacobian_autodiff
-from counterpath.geometry.metric import euclidean, pullback, scaled_by_uncertainty
+from counterpath.geometry.metric import Linearization, euclidean, jacobian_autodiff, pullback, scaled_by_uncertainty
 from counterpath.models.latent import IdentityModel
 from counterpath.models.training import seeded
-from counterpath.search.cost_field import CostField
+from counterpath.search.roadmap import CostField
 from tests.conftest import random_vae
 
 HEIGHT, WIDTH, LEVEL = 1.0, 0.5, 0.1

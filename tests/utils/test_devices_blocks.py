@@ -2,7 +2,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpath.utils.blocks import map_blocks
+from counterpath.utils.devices import map_blocks
 
 
 @given(st.integers(0, 40), st.integers(1, 12))

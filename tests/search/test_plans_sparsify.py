@@ -5,9 +5,9 @@ from torch import Tensor
 
 import counterpath as cp
 from counterpath.explanation import StatusCode
-from counterpath.geometry.neighbours import Neighbours
-from counterpath.search.plausibility import Plausibility
-from counterpath.search.sparsify import redundant_changes
+from counterpath.geometry.graph import Neighbours
+from counterpath.search.plans import redundant_changes
+from counterpath.search.validity import Plausibility
 from tests.tables import LABEL
 
 LAYOUT = (slice(0, 1), slice(1, 2), slice(2, 4))

@@ -6,11 +6,18 @@ import torch
 from torch import Tensor, nn
 
 from counterpath.geometry.curve import length, metric_field
-from counterpath.geometry.linearize import Decoded, Linearization, jacobian, jacobian_autodiff, pull, secant
-from counterpath.geometry.metric import METRICS, pullback
+from counterpath.geometry.metric import (
+    METRICS,
+    Decoded,
+    Linearization,
+    jacobian,
+    jacobian_autodiff,
+    pull,
+    pullback,
+    secant,
+)
 from counterpath.models.classifier import Classifier
-from counterpath.models.layers import TableOutput, mlp
-from counterpath.models.precision import RBFPrecision
+from counterpath.models.layers import RBFPrecision, TableOutput, mlp
 from counterpath.models.training import seeded
 from counterpath.models.vae import VAE
 from counterpath.utils.errors import InputError

@@ -1,8 +1,9 @@
 from dataclasses import fields
 
 from counterpath.explainer.request import _SETTINGS, Request
-from counterpath.explanation.provenance import LIBRARIES, REQUEST_MEANINGS, describe, describe_request, record
+from counterpath.explanation.result import LIBRARIES, provenance
 from counterpath.explanation.tables import PLAN
+from counterpath.explanation.wording import REQUEST_MEANINGS, describe_provenance, describe_request
 
 
 def test_every_part_of_a_request_has_a_meaning() -> None:
@@ -21,7 +22,7 @@ def test_a_request_is_described_by_what_was_asked_for_and_not_by_what_was_left_o
 
 
 def test_what_is_recorded_says_when_with_what_and_how_fast() -> None:
-    recorded = record(0.0)
+    recorded = provenance(0.0)
     assert list(recorded["versions"]) == ["counterpath", "python", *LIBRARIES]
     assert recorded["date"].endswith("+00:00")
     assert recorded["seconds"] > 0
@@ -29,6 +30,10 @@ def test_what_is_recorded_says_when_with_what_and_how_fast() -> None:
 
 def test_only_what_is_known_of_the_provenance_is_described() -> None:
     recorded = {"date": "2026-01-01", "seconds": 1.5, "versions": {"torch": "2", "numpy": "1"}}
-    assert describe(recorded) == [("date", "2026-01-01"), ("seconds", "1.5"), ("versions", "torch 2, numpy 1")]
-    assert describe({"seconds": 2.0}) == [("seconds", "2.0")]
-    assert describe({}) == []
+    assert describe_provenance(recorded) == [
+        ("date", "2026-01-01"),
+        ("seconds", "1.5"),
+        ("versions", "torch 2, numpy 1"),
+    ]
+    assert describe_provenance({"seconds": 2.0}) == [("seconds", "2.0")]
+    assert describe_provenance({}) == []

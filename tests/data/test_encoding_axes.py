@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from counterpath.data import Encoder, Feature, Schema
-from counterpath.data.axes import shortest_decimals
+from counterpath.data.encoding import shortest_decimals
 
 transforms = st.sampled_from(["identity", "log1p"])
 dtypes = st.sampled_from(["float64", "float32", "Float64", "double[pyarrow]"])

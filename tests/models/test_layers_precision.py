@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from counterpath.geometry.linearize import axes, jacobian_autodiff
-from counterpath.models.precision import RBFPrecision
+from counterpath.geometry.metric import axes, jacobian_autodiff
+from counterpath.models.layers import RBFPrecision
 from counterpath.models.training import seeded
 from counterpath.utils.errors import InputError, NotFittedError
 
