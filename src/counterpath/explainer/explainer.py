@@ -201,7 +201,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
             ranges: By feature where it must stay: (low, high), either of them None for an open end, for numbers and
                 ordinal features; for others the categories that are allowed.
             max_changes: How many features may change.
-            feature_costs: By feature what changing it costs; 1 for those that are not qualified_name.
+            feature_costs: By feature what changing it costs; 1 for those that are not named.
             plans: How many different counterfactuals to find for every row.
 
         Raises:
@@ -301,7 +301,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         """Write everything that was fitted into a model directory, atomically.
 
         It holds the training rows (encoded), because distances to the data need them. A model, generator or
-        method of the user's own is not stored but qualified_name, and asked for by `load`.
+        method of the user's own is not stored but named, and asked for by `load`.
         """
         config, tensors = pack(self._models())
         config |= {

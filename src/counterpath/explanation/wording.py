@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from counterpath.data.constraints import CONSTRAINTS
 from counterpath.data.status import FOUND, BindingConstraint, Cause, Status, StatusCode
 from counterpath.explanation.tables import PLAN, PLANS, changed_cells, labels_without_plan, plan_numbers, plans_held
 
@@ -515,11 +516,7 @@ REQUEST_MEANINGS = {
     "plan": "which of them is shown",
     "paths": "how much of each path is kept",
     "time_limit": "how long to search at most",
-    "lock": "features that must not change, beside immutable ones",
-    "directions": "the only way in which a feature may change",
-    "ranges": "where a feature must stay",
-    "max_changes": "how many features may change",
-    "feature_costs": "how hard a feature is to change; others have 1",
+    **{name: kind.meaning for name, kind in CONSTRAINTS.items()},
     "model": "the model under explanation",
     "seed": "of all randomness",
     "max_steps": "the most steps of a search",

@@ -405,6 +405,8 @@ def unpack(
             encoder, explained, latent, flow, rows, held_out, tensors["probabilities"], landmarks, config["seed"]
         )
         for name in config["methods"]:
+            if name not in (method.name, *method_names()):
+                continue  # a method of the user's own, which is fitted again when it is used again
             fitted = method if name == method.name else resolve_method(name)
             its_tensors = _under(f"methods.{name}", tensors)
             models.states[name] = fitted, fitted.state_from_tensors(models.setup, options, its_tensors)
@@ -416,7 +418,7 @@ def unpack(
 def parameters_to_json(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """An explainer's parameters as JSON.
 
-    Labels need not be text there, so their weights are a list of pairs; a method of the user's own is qualified_name.
+    Labels need not be text there, so their weights are a list of pairs; a method of the user's own is named.
     """
     weights, method = parameters["class_weight"], parameters["method"]
     pairs = [[label, weight] for label, weight in weights.items()] if isinstance(weights, Mapping) else weights

@@ -39,6 +39,7 @@ class Descent(Method):
 
     Args:
         name: What the method is called.
+        description: What it does, in a few words.
         space: A key of `SPACES`.
         metric: A key of `METRICS`, or a function `Linearization -> (n, d, d)`.
         step_rule: A key of `STEP_RULES`, or a function `(direction, gradient) -> step`.
@@ -51,6 +52,7 @@ class Descent(Method):
     def __init__(
         self,
         name: str,
+        description: str = Method.description,
         *,
         space: str = "vae",
         metric: str | Metric = "pullback",
@@ -59,7 +61,7 @@ class Descent(Method):
         choose("space", space, SPACES)
         if isinstance(metric, str):
             choose("metric", metric, METRICS)
-        self.name = name
+        self.name, self.description = name, description
         self.space = space
         self.metric = metric
         self.step_rule = choose("step rule", step_rule, STEP_RULES) if isinstance(step_rule, str) else step_rule

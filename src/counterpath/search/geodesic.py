@@ -91,6 +91,7 @@ class Geodesic(Method):
     """The cheapest path over a roadmap of codes to a point that the model accepts, relaxed towards a geodesic."""
 
     name = "geodesic"
+    description = "the cheapest realistic way through the whole data, then relaxed"
     settings = ("representation_layer", "ambient_metric", "uncertainty_cost")
 
     def metric(self, models: AnyModels, options: SearchOptions) -> Metric:

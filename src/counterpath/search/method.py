@@ -183,6 +183,7 @@ class Method(ABC):
 
     Attributes:
         name: What it is called in requests, tables and model directories.
+        description: What it does, in a few words, for people who choose one.
         needs: The models that it needs beside the classifier and the VAE, which are always there: "flow".
         settings: Parameters of `Explainer`, beside those of every search, on which its answers depend.
         returns_training_rows: Whether counterfactuals are training rows.
@@ -198,6 +199,7 @@ class Method(ABC):
     """
 
     name: str
+    description: str = "a method of your own"
     needs: frozenset[str] = frozenset()
     settings: tuple[str, ...] = ()
     returns_training_rows: bool = False
