@@ -22,6 +22,7 @@ from counterpath.data.datasets import load
 from counterpath.experiments import tables
 from counterpath.experiments.study import (
     AT_CONFIDENCE,
+    EXPERIMENTS,
     FIDELITY,
     OPTIMIZERS,
     PRESETS,
@@ -88,8 +89,8 @@ def reproduce(
     from counterpath.explanation.report import write_report
 
     size, where = choose("preset", preset, PRESETS), resolve_device(device)
-    data = load(dataset)
-    damping = SETTINGS[dataset].damping if damping is None else damping
+    data = load(choose("experiment", dataset, EXPERIMENTS))
+    damping = SETTINGS[data.name].damping if damping is None else damping
     summaries, measured = [], []
     for seed in seeds:
         run = Run(seed=seed, checkpoint=out / "checkpoints" / preset / f"seed-{seed}", progress=progress)

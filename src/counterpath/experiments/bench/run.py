@@ -25,7 +25,16 @@ from counterpath.experiments.bench.variants import (
     paper_search,
 )
 from counterpath.experiments.bench.workload import Sizes, Workload, adult_workload, random_workload
-from counterpath.experiments.study import PRESETS, SETTINGS, EncodedData, Preset, Study, assemble, fit_models
+from counterpath.experiments.study import (
+    EXPERIMENTS,
+    PRESETS,
+    SETTINGS,
+    EncodedData,
+    Preset,
+    Study,
+    assemble,
+    fit_models,
+)
 from counterpath.experiments.tables import RIEMANNIAN
 from counterpath.models.training import Run
 from counterpath.search.measures import MEASURES
@@ -158,7 +167,7 @@ class Bench:
     @property
     def study(self) -> Study:
         """The same beside the data that they were fitted to."""
-        data = load("adult")
+        data = load("adult-carla")
         return assemble(data, EncodedData.of(data, self.device), self.fitted.fitted)
 
     @cached_property
@@ -439,14 +448,14 @@ def measure_peers(bench: Bench) -> Rows:
 def measure_fits(bench: Bench) -> Rows:
     """The training of classifier, VAE and uncertainty of the paper's experiments on every data set that is here."""
     rows: Rows = []
-    for name, settings in SETTINGS.items():
+    for name, table in EXPERIMENTS.items():
         try:
-            data = EncodedData.of(load(name), bench.device)
+            data = EncodedData.of(load(table), bench.device)
         except CounterpathError as error:
             rows.append({"data": name, "rows": None, "seconds": None, "missing": str(error)})
             continue
         run = Run(seed=bench.seed, progress=bench.progress)
-        seconds = seconds_of(partial(fit_models, data, settings, bench.preset.fit, run), bench.device)
+        seconds = seconds_of(partial(fit_models, data, SETTINGS[table], bench.preset.fit, run), bench.device)
         rows.append({"data": name, "rows": len(data.train), "seconds": seconds, "missing": None})
     return rows
 
