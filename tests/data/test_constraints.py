@@ -17,7 +17,7 @@ from counterpath.utils.errors import InputError
 SIZES = ("small", "medium", "large", "huge")
 SCHEMA = Schema(
     (
-        Feature("age", "integer", upper=80),
+        Feature("age", "integer"),
         Feature("income", "continuous"),
         Feature("debt", "continuous", transform="log1p"),
         Feature("short", "continuous"),
@@ -185,8 +185,8 @@ def test_without_constraints_nothing_binds_and_immutable_features_are_locked():
 def test_bounds_are_the_outermost_legal_values():
     assert ends("age", ranges={"age": (20.5, 60.2)}) == (21, 60)
     assert ends("age", ranges={"age": (20.5, None)}) == (21, None)
-    assert ends("age", ranges={"age": (None, 200)}) == (None, 80)
-    assert ends("age", ranges={"age": (-5, 200)}) == (18, 80)
+    assert ends("age", ranges={"age": (None, 200)}) == (None, 79)
+    assert ends("age", ranges={"age": (-5, 200)}) == (18, 79)
     assert ends("income", ranges={"income": (1000, 2226.9)}) == (1000, 2226.9)
     assert ends("debt", ranges={"debt": (-3, 19.99)}) == (0.0, 19.99)
     assert ends("short", ranges={"short": (0.2, 0.6)}) == (np.float32(0.2), np.float32(0.6))

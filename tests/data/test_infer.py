@@ -155,7 +155,11 @@ def test_text_with_many_values_that_repeat_is_no_identifier():
         (FRAME, {"immutable": ["agee"]}, "unknown column 'agee'"),
         (FRAME, {"overrides": {"agee": {}}}, "unknown column 'agee'"),
         (FRAME, {"target": "label", "overrides": {"label": {}}}, "unknown column 'label'"),
-        (FRAME, {"overrides": {"age": {"maximum": 3}}}, "a feature has no maximum; choose from: categories"),
+        (
+            FRAME,
+            {"overrides": {"age": {"maximum": 3}}},
+            "has no maximum; choose from: actionable, categories",
+        ),
         (FRAME, {"overrides": {"age": {"name": "years"}}}, "the name 'years'; rename it in the table"),
         (FRAME, {"overrides": {"age": {"kind": "whole"}}}, "unknown kind of feature 'age': 'whole'"),
         (FRAME, {"overrides": {"city": {"kind": "binary"}}}, "'Oslo', 'Rome'.*; expected 2 different values"),

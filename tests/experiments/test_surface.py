@@ -8,7 +8,6 @@ from torch import Tensor
 
 from counterpath.data.surface import SCALE
 from counterpath.experiments import surface
-from counterpath.experiments.study import over_seeds
 from counterpath.experiments.surface import (
     Preset,
     boundary_metric,
@@ -18,6 +17,7 @@ from counterpath.experiments.surface import (
     median,
     reproduce,
 )
+from counterpath.experiments.tables import over_seeds
 from counterpath.models import training
 from counterpath.models.training import Run
 from counterpath.search.face import FaceGraph

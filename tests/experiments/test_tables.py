@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from counterpath.experiments import tables
-from counterpath.experiments.study import OPTIMIZERS, STEPS
+from counterpath.experiments.tables import OPTIMIZERS, STEPS
 
 
 def test_the_paper_s_tables_are_whole() -> None:

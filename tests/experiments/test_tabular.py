@@ -6,9 +6,9 @@ import pytest
 
 from counterpath.data import datasets
 from counterpath.data.datasets import Dataset, load
-from counterpath.experiments import study, tables, tabular
-from counterpath.experiments.study import THRESHOLDS, Preset, Settings
-from counterpath.experiments.tabular import reproduce
+from counterpath.experiments import tables, tabular
+from counterpath.experiments.tables import THRESHOLDS
+from counterpath.experiments.tabular import Preset, Settings, reproduce
 from counterpath.utils import devices
 from counterpath.utils.errors import InputError
 
@@ -128,7 +128,7 @@ def test_every_file_is_written_and_the_report_needs_no_network(results: dict, fo
 
 def test_a_second_run_searches_nothing_again(results: dict, folder: Path, patched: pytest.MonkeyPatch) -> None:  # type: ignore[type-arg]
     with pytest.MonkeyPatch.context() as patch:
-        for module, name in ((study, "traverse"), (tabular, "refined_routes")):
+        for module, name in ((tabular, "traverse"), (tabular, "refined_routes")):
             patch.setattr(module, name, lambda *args, **options: pytest.fail("a finished part was searched again"))
         again = reproduce("adult", preset="tiny", seeds=[0, 1], device="cpu", out=folder, progress=False)
     assert again == results

@@ -1,6 +1,7 @@
 """What can be asked for, and what scikit-learn's conventions promise."""
 
 import copy
+import inspect
 import json
 import math
 from typing import Any
@@ -12,7 +13,14 @@ from sklearn.base import clone
 
 import counterpath as cp
 from counterpath import StatusCode
+from counterpath.cli.options import RequestOptions
+from counterpath.data.constraints import CONSTRAINTS, Constraints
+from counterpath.explainer.request import Request
+from counterpath.explanation.wording import REQUEST_MEANINGS
 from counterpath.fitting.diagnostics import Diagnostics
+from counterpath.search import measures
+from counterpath.service.schemas import request_types
+from counterpath.service.settings import Settings
 from counterpath.utils.errors import InputError, NotFittedError
 from tests.tables import CITIES, LABEL, SMALL, features, mixed, small
 
@@ -253,3 +261,24 @@ def test_one_person_is_enough_to_ask_about(quick: cp.Explainer, rows: pd.DataFra
     assert len(one) == 1
     assert one.counterfactuals["city"].isin(CITIES).all()
     assert rows.index[0] in repr(one)
+
+
+@pytest.mark.parametrize("name", CONSTRAINTS)
+def test_every_kind_of_constraint_can_be_asked_for_everywhere(name: str, explainer: cp.Explainer) -> None:
+    body = request_types("risk", explainer, Settings())[0].model_fields[name]
+    assert body.get_default() == Constraints().to_json()[name]
+    assert json.dumps(CONSTRAINTS[name].example) in str(body.description)
+    assert name in RequestOptions().constraints(explainer.schema_), "an option of the command line"
+    assert name in inspect.signature(explainer.explain).parameters
+    assert REQUEST_MEANINGS[name] == CONSTRAINTS[name].meaning
+    example = {name: CONSTRAINTS[name].example}
+    request = Request.from_json(json.loads(json.dumps(example)))
+    assert request.to_json()[name] == example[name]
+    assert Constraints.from_json(example).to_json()[name] == example[name]
+
+
+def test_a_measure_is_registered_once(quick: cp.Explainer, rows: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(measures.MEASURES, "twice", lambda case: 2 * measures.l0(case))
+    result = quick.explain(rows, "low")
+    pd.testing.assert_series_equal(result.measures()["twice"], 2 * result.measures()["l0"], check_names=False)
+    pd.testing.assert_frame_equal(cp.Explanation.from_json(result.to_json()).measures(), result.measures())

@@ -105,6 +105,10 @@ def test_a_method_of_the_user_s_own_is_named_and_asked_for(people: pd.DataFrame,
     assert cp.load(built_in.save(tmp_path / "other")).method == "nearest"
     with pytest.raises(InputError, match="fitted with method 'nearest'; load it without method="):
         cp.load(tmp_path / "other", method=Halfway())
+    built_in.explain(rows, "low", method=Halfway())
+    assert list(cp.load(built_in.save(tmp_path / "used")).models_.states) == ["nearest"], (
+        "what was used once is no part"
+    )
 
 
 def test_a_flow_is_packed_where_there_is_one(models: FittedModels) -> None:

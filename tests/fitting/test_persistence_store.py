@@ -456,7 +456,7 @@ def test_a_model_left_aside_is_loaded_and_put_back(
     if empty:
         folder.mkdir()
     assert load(folder)[0] == CONFIG
-    monkeypatch.setattr(persistence, "_write", _full_disk)
+    monkeypatch.setattr(Path, "write_bytes", _full_disk)
     with pytest.raises(OSError, match="No space left"):
         save(folder, {"new": 1}, {})
     assert tuple(sorted(os.listdir(folder))) == NAMES

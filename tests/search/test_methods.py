@@ -144,13 +144,15 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[EntryPoint]]:
 
 
 def test_a_package_registers_a_method_by_an_entry_point(installed: list[EntryPoint]) -> None:
-    installed.append(_point("straight", "recourse-plus"))
-    assert resolve_method("straight") is STRAIGHT
-    assert method_names()[-1] == "straight"
-    installed.append(_point("broken", "recourse-plus", "BROKEN"))
+    installed.append(_point("odd", "recourse-plus"))
+    assert resolve_method("odd") is STRAIGHT
+    assert method_names()[-1] == "odd"
+    installed.extend([_point("broken", "recourse-plus", "BROKEN"), _point("straight", "recourse-plus")])
     methods._registered.cache_clear()
     with pytest.raises(InputError, match="the method 'broken' of recourse-plus is 7; expected a Method"):
         resolve_method("broken")
+    with pytest.raises(InputError, match=r"is Odd\('odd'\); expected a Method whose name is 'straight'"):
+        resolve_method("straight")
 
 
 @pytest.mark.parametrize(("name", "packages"), [("rsgd", ["counterpath", "one"]), ("straight", ["one", "two"])])

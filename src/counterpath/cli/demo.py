@@ -70,10 +70,13 @@ def demo(
 
 def fitted(data: "Dataset", device: str) -> "Explainer":
     """The demo's explainer: from the cache if it is there and whole, else fitted and kept there."""
-    from counterpath.data.datasets import cache_folder
+    from counterpath.data.datasets import Card, cache_folder
     from counterpath.explainer.explainer import Explainer
 
-    folder = cache_folder() / "models" / f"adult-demo-{_cache_key()}"
+    # All that a cached model depends on.
+    content = json.dumps([__version__, Card.of(DATA).sha256, PARAMETERS], sort_keys=True)
+    key = hashlib.sha256(content.encode()).hexdigest()[:12]
+    folder = cache_folder() / "models" / f"adult-demo-{key}"
     if folder.exists():
         try:
             explainer = Explainer.load(folder, device=device)
@@ -87,11 +90,3 @@ def fitted(data: "Dataset", device: str) -> "Explainer":
     explainer = Explainer(**PARAMETERS, device=device)
     fit_resumably(explainer, data.train, data.target, schema=data.schema, folder=folder)
     return explainer
-
-
-def _cache_key() -> str:
-    """A hash of all that a cached model depends on."""
-    from counterpath.data.datasets import Card
-
-    content = json.dumps([__version__, Card.of(DATA).sha256, PARAMETERS], sort_keys=True)
-    return hashlib.sha256(content.encode()).hexdigest()[:12]

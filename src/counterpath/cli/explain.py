@@ -41,6 +41,7 @@ def explain(
     their status says why (of several plans the first counts); 2 wrong input or model; 1 anything unexpected.
     """
     from counterpath.explainer.explainer import Explainer
+    from counterpath.explanation.io import stream_csv
     from counterpath.explanation.tables import END, MILESTONES
     from counterpath.utils.devices import resolve_device
 
@@ -64,8 +65,11 @@ def explain(
         show(result.to_text(steps))
     elif is_report:
         report.write(result, out, output.baseline(explainer, result, table), model_folder, rows)
+    elif out == STANDARD_OUTPUT:
+        stream_csv(result.to_frame(), sys.stdout)
     else:
-        _write(result, out)
+        getattr(result, WRITERS[out.suffix.lower()])(out)
+        say(f"wrote {out}")
     _exit_if_incomplete(result)
 
 
@@ -75,16 +79,6 @@ def _check_out(out: Path) -> None:
     choose(f"kind of file (the end of {out.name!r})", out.suffix.lower(), WRITERS)
     if out.is_dir():
         raise InputError(f"--out {out} is a folder; expected a file, for instance {out / f'rows{out.suffix}'}")
-
-
-def _write(result: "Explanation", out: Path) -> None:
-    if out == STANDARD_OUTPUT:
-        from counterpath.explanation.io import stream_csv
-
-        stream_csv(result.to_frame(), sys.stdout)
-    else:
-        getattr(result, WRITERS[out.suffix.lower()])(out)
-        say(f"wrote {out}")
 
 
 def _exit_if_incomplete(result: "Explanation") -> None:

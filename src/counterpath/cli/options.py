@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property, wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from counterpath.data.schema import Feature, Number, Schema
     from counterpath.explainer.explainer import Explainer
     from counterpath.explainer.request import Request
-
-T = TypeVar("T")
 
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="A model directory, written by fit.")]
 Columns = Annotated[str, typer.Option(help="Columns to leave out, separated by commas, for instance an identifier.")]
@@ -171,6 +169,9 @@ class RequestOptions:
     method: Annotated[str | None, typer.Option(help="How to search; by default the method of fit.")] = None
     time_limit: Annotated[float | None, typer.Option(help="How many seconds to search at most.")] = None
     lock: Annotated[list[str] | None, typer.Option(metavar="A,B", help="Features that must not change.")] = None
+    unlock: Annotated[
+        list[str] | None, typer.Option(metavar="A,B", help="Features that may change though they are not actionable.")
+    ] = None
     up: Annotated[list[str] | None, typer.Option(metavar="A,B", help="Features that may only rise.")] = None
     down: Annotated[list[str] | None, typer.Option(metavar="A,B", help="Features that may only fall.")] = None
     ranges: Annotated[
@@ -215,11 +216,8 @@ class RequestOptions:
     def __post_init__(self) -> None:
         from counterpath.data.constraints import parse_count
 
-        for option, texts, form in (
-            ("--range", self.ranges, _RANGE),
-            ("--feature-cost", self.feature_costs, _FEATURE_COST),
-        ):
-            for text in texts or ():
+        for name, (option, form, _) in _BY_FEATURE.items():
+            for text in getattr(self, name) or ():
                 if "=" not in text:
                     raise InputError(f"{option} {text!r} is not {form}")
         for option, number in (("--max-changes", self.max_changes), ("--plans", self.plans)):
@@ -228,7 +226,10 @@ class RequestOptions:
         check_positive(time_limit=self.time_limit)
         self._without_schema  # noqa: B018  # it raises an error if something cannot be asked for
         values = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "file"}
-        given = [_OPTIONS.get(name, f"--{name.replace('_', '-')}") for name, value in values.items() if value]
+        options = {name: f"--{name.replace('_', '-')}" for name in values} | {
+            name: each[0] for name, each in _BY_FEATURE.items()
+        }
+        given = [options[name] for name, value in values.items() if value]
         if self.file is not None and given:
             raise InputError(
                 f"--request already says all that is asked for; leave out {', '.join(given)}, or --request"
@@ -257,24 +258,20 @@ class RequestOptions:
         """What may change, as arguments of `Explainer.explain`."""
         from counterpath.data.constraints import DOWN, UP
 
-        lock, up, down = (
+        lock, unlock, up, down = (
             [name for text in texts or () for name in _split(text, ",", schema.names)]
-            for texts in (self.lock, self.up, self.down)
+            for texts in (self.lock, self.unlock, self.up, self.down)
         )
         both = [name for name in up if name in down]
         if both:
             raise InputError(f"feature {both[0]!r} is in --up and in --down; leave one, or try --lock to keep it")
         return {
             "lock": lock,
+            "unlock": unlock,
             "directions": dict.fromkeys(up, UP) | dict.fromkeys(down, DOWN),
-            "ranges": _by_feature("--range", self.ranges, schema, _range),
             "max_changes": self.max_changes,
-            "feature_costs": _by_feature("--feature-cost", self.feature_costs, schema, _feature_cost),
+            **{name: _by_feature(each, getattr(self, name), schema) for name, each in _BY_FEATURE.items()},
         }
-
-
-_OPTIONS = {"ranges": "--range", "feature_costs": "--feature-cost"}
-"""The options that are not called as the attribute of `RequestOptions`."""
 
 
 def read_request(path: Path) -> dict[str, Any]:
@@ -301,10 +298,11 @@ def _json_or_text(text: str) -> Any:
 
 
 def _by_feature(
-    option: str, texts: Sequence[str] | None, schema: "Schema", parse: "Callable[[Feature, str, str], T]"
-) -> dict[str, T]:
+    how: "tuple[str, str, Callable[[Feature, str, str], Any]]", texts: Sequence[str] | None, schema: "Schema"
+) -> dict[str, Any]:
     """The values of `FEATURE=VALUE` by feature; of several names before an equals sign the longest known one counts."""
-    found: dict[str, T] = {}
+    option, _, parse = how
+    found: dict[str, Any] = {}
     for text in texts or ():
         ends = [index for index, character in enumerate(text) if character == "="]
         candidates = [_stripped(text[:end], schema.names) for end in ends]
@@ -336,6 +334,13 @@ def _range(feature: "Feature", value: str, given: str) -> list[Any]:
 
 def _feature_cost(feature: "Feature", value: str, given: str) -> "Number":
     return _number(value, f"{given} is not {_FEATURE_COST}")
+
+
+_BY_FEATURE: "dict[str, tuple[str, str, Callable[[Feature, str, str], Any]]]" = {
+    "ranges": ("--range", _RANGE, _range),
+    "feature_costs": ("--feature-cost", _FEATURE_COST, _feature_cost),
+}
+"""The options FEATURE=VALUE by constraint: what each is called, its form in words, and what parses it."""
 
 
 def _number(text: str, given: str) -> "Number":

@@ -1,9 +1,11 @@
 """What may change in one request, and how easily: parsed against the schema, and as bounds of encoded rows."""
 
+import json
 import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Set
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, fields
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, TypeVar
@@ -40,7 +42,19 @@ def parse_lock(schema: Schema, value: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
-def parse_by_feature(schema: Schema, option: str, value: Any, parse: Callable[[Feature, Any], T]) -> dict[str, T]:
+def parse_unlock(schema: Schema, value: Any) -> tuple[str, ...]:
+    """The names of features to unlock that are not actionable, each once, in alphabetical order."""
+    listed = (value,) if isinstance(value, str) else _listed(value)
+    if listed is None:
+        raise InputError(f"unlock is {value!r}; expected names of features, for instance unlock=['{schema.names[0]}']")
+    names = sorted({_feature(schema, "unlock", name).name for name in listed})
+    for name in names:
+        if schema[name].immutable:
+            raise InputError(f"unlock has {name!r}, which is immutable: fit again with a schema in which it is not")
+    return tuple(names)
+
+
+def parse_by_feature(option: str, parse: Callable[[Feature, Any], T], schema: Schema, value: Any) -> dict[str, T]:
     """The constraints of an option that has one for each of some features, in the alphabetical order of their names."""
     if value is None:
         return {}
@@ -116,9 +130,14 @@ def parse_count(option: str, value: Any) -> int:
     return int(value)
 
 
+def parse_max_changes(schema: Schema, value: Any) -> int | None:
+    """How many features may change; None for as many as it takes."""
+    return None if value is None else parse_count("max_changes", value)
+
+
 def parse_feature_costs(schema: Schema, value: Any) -> dict[str, Number]:
     """How hard features are to change."""
-    costs = parse_by_feature(schema, "feature_costs", value, _parse_cost)
+    costs = parse_by_feature("feature_costs", _parse_cost, schema, value)
     every = {name: costs.get(name, 1) for name in schema.names}
     easiest, hardest = min(every, key=every.__getitem__), max(every, key=every.__getitem__)
     if every[hardest] / every[easiest] > _MOST_APART:
@@ -191,126 +210,38 @@ class Bounds:
 
 
 @dataclass(frozen=True)
-class Constraints:
-    """What one request allows to change. `of` parses what a user gives.
+class Kind:
+    """A kind of constraint, declared once for all that parse, record, describe or offer it.
 
     Attributes:
-        lock: Features that must not change, whatever the schema says.
-        directions: By feature "up" or "down": it must not fall below, or rise above, what it is now. A binary feature
-            goes up from its first category to the second.
-        ranges: By feature where it must stay, in original units: (low, high) for numbers and ordinal features, either
-            of them None for an open end; for all others the categories that are allowed.
-        max_changes: How many features may change; None for as many as it takes.
-        feature_costs: By feature how hard it is to change, compared to 1 for those that are not named.
-
-    Example:
-        >>> schema = Schema((Feature("age", "integer"), Feature("job", "categorical", categories=("Sales", "Tech"))))
-        >>> Constraints.of(schema, directions={"age": "up"}, ranges={"age": (None, 65)}, max_changes=1).to_json()
-        {'feature_costs': {}, 'directions': {'age': 'up'}, 'lock': [], 'max_changes': 1, 'ranges': {'age': [None, 65]}}
+        meaning: What it says, in a few words.
+        example: What it is like in JSON.
+        parse: Checks what a user gave against the schema, and puts it into an order that does not depend on theirs.
+        bounds: The lower and upper bounds that it puts on a feature: a function of the encoder, the feature, what was
+            parsed for it, the factuals in original units, and its columns of them encoded. None if it bounds nothing.
     """
 
-    lock: tuple[str, ...] = ()
-    directions: Mapping[str, str] = field(default_factory=dict)
-    ranges: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    max_changes: int | None = None
-    feature_costs: Mapping[str, Number] = field(default_factory=dict)
-
-    @classmethod
-    def of(
-        cls,
-        schema: Schema,
-        *,
-        lock: Any = (),
-        directions: Any = None,
-        ranges: Any = None,
-        max_changes: Any = None,
-        feature_costs: Any = None,
-    ) -> "Constraints":
-        """Parse the constraints of a user, into an order that does not depend on theirs.
-
-        Arguments are the attributes, in whatever lists, arrays and numbers a user has them; one name alone may be given
-        for `lock`, one category for a range.
-
-        Raises:
-            InputError: Something cannot be; the message names the feature, what was given and what was expected.
-        """
-        return cls(
-            parse_lock(schema, lock),
-            parse_by_feature(schema, "directions", directions, parse_direction),
-            parse_by_feature(schema, "ranges", ranges, parse_range),
-            None if max_changes is None else parse_count("max_changes", max_changes),
-            parse_feature_costs(schema, feature_costs),
-        )
-
-    @property
-    def bounded(self) -> bool:
-        """Whether any feature is bound by this request."""
-        return bool(self.lock or self.directions or self.ranges)
-
-    def bounds(self, encoder: Encoder, frame: pd.DataFrame, x: Float[Tensor, "n D"]) -> Bounds:
-        """Between what the encoded rows must stay.
-
-        Args:
-            encoder: Knows what is legal.
-            frame: The factuals in original units.
-            x: The same, encoded.
-
-        Raises:
-            InputError: A factual is outside its own range, or a range holds no category of the training rows.
-        """
-        lower, upper = torch.full_like(x, -math.inf), torch.full_like(x, math.inf)
-        for name, allowed in self.ranges.items():
-            columns, feature = encoder.columns(name), encoder.schema[name]
-            lower[:, columns], upper[:, columns] = _range_bounds(encoder, feature, allowed, frame, x[:, columns])
-        for name, direction in self.directions.items():
-            columns = encoder.columns(name)
-            (lower if direction == UP else upper)[:, columns] = x[:, columns]
-        for ends in (lower, upper):
-            ends[:, encoder.columns(*self.lock)] = x[:, encoder.columns(*self.lock)]
-        locked = torch.zeros_like(x, dtype=torch.bool)
-        locked[:, encoder.columns(*encoder.schema.immutable, *self.lock)] = True
-        return Bounds(lower, upper, locked)
-
-    def weights(self, encoder: Encoder) -> Float[Tensor, "D"]:
-        """How hard each encoded column is to change; 1 for the easiest feature."""
-        costs = [float(self.feature_costs.get(name, 1.0)) for name in encoder.schema.names]
-        weights = torch.ones(encoder.width)
-        for cost, columns in zip(costs, encoder.layout, strict=True):
-            weights[columns] = cost / min(costs)
-        return weights
-
-    def to_json(self) -> dict[str, Any]:
-        """A value that `json.dumps` takes and `from_json` turns back into equal constraints."""
-        return {
-            "feature_costs": dict(self.feature_costs),
-            "directions": dict(self.directions),
-            "lock": list(self.lock),
-            "max_changes": self.max_changes,
-            "ranges": {name: list(allowed) for name, allowed in self.ranges.items()},
-        }
-
-    @classmethod
-    def from_json(cls, value: Any) -> "Constraints":
-        """Build constraints from the value of `to_json`, of which parts may be left out; only their form is checked."""
-        empty = cls().to_json()
-        if not isinstance(value, Mapping) or not value.keys() <= empty.keys():
-            raise InputError(f"constraints in JSON are a mapping with {', '.join(empty)}; given was {value!r}")
-        for name, part in value.items():
-            lists = part.values() if name == "ranges" and isinstance(part, dict) else ()
-            misfit = name != "max_changes" and not isinstance(part, type(empty[name]))
-            if misfit or not all(isinstance(allowed, list) for allowed in lists):
-                raise InputError(f"{name} is {part!r}; expected in JSON is something like {_IN_JSON[name]}")
-        full = empty | dict(value)
-        ranges = {name: tuple(allowed) for name, allowed in full["ranges"].items()}
-        return cls(**full | {"lock": tuple(full["lock"]), "ranges": ranges})
+    meaning: str
+    example: Any
+    parse: Callable[[Schema, Any], Any]
+    bounds: Callable[[Encoder, Feature, Any, pd.DataFrame, Tensor], tuple[Tensor, Tensor]] | None = None
 
 
-_IN_JSON = {
-    "feature_costs": '{"education": 3}',
-    "directions": '{"age": "up"}',
-    "lock": '["age", "job"]',
-    "ranges": '{"hours": [20, null], "job": ["Sales", "Tech"]}',
-}
+def _kind(default: Any, *declared: Any) -> Any:
+    return field(default_factory=partial(copy, default), metadata={"kind": Kind(*declared)})
+
+
+def _lock_bounds(
+    encoder: Encoder, feature: Feature, value: None, frame: pd.DataFrame, x: Float[Tensor, "n w"]
+) -> tuple[Float[Tensor, "n w"], Float[Tensor, "n w"]]:
+    return x, x
+
+
+def _direction_bounds(
+    encoder: Encoder, feature: Feature, direction: str, frame: pd.DataFrame, x: Float[Tensor, "n w"]
+) -> tuple[Float[Tensor, "n w"], Float[Tensor, "n w"]]:
+    far = torch.full_like(x, math.inf)
+    return (x, far) if direction == UP else (-far, x)
 
 
 def _range_bounds(
@@ -339,3 +270,149 @@ def _range_bounds(
     problem = f"is outside the range that was asked for, {words}; widen the range, or leave the row out"
     refuse(frame[feature.name], ~inside.numpy(), problem)
     return lower, upper
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """What one request allows to change. `of` parses what a user gives.
+
+    Attributes:
+        lock: Features that must not change, whatever the schema says.
+        unlock: Features that may change though they are not actionable; what is not is locked otherwise.
+        directions: By feature "up" or "down": it must not fall below, or rise above, what it is now. A binary feature
+            goes up from its first category to the second.
+        ranges: By feature where it must stay, in original units: (low, high) for numbers and ordinal features, either
+            of them None for an open end; for all others the categories that are allowed.
+        max_changes: How many features may change; None for as many as it takes.
+        feature_costs: By feature how hard it is to change, compared to 1 for those that are not named.
+
+    Example:
+        >>> schema = Schema((Feature("age", "integer"), Feature("job", "categorical", categories=("Sales", "Tech"))))
+        >>> Constraints.of(schema, directions={"age": "up"}, ranges={"age": (None, 65)}, max_changes=1).to_json()
+        {'feature_costs': {}, 'directions': {'age': 'up'}, 'lock': [], 'max_changes': 1, 'ranges': {'age': [None, 65]}}
+    """
+
+    feature_costs: Mapping[str, Number] = _kind(
+        {}, "how hard a feature is to change; others have 1", {"education": 3}, parse_feature_costs
+    )
+    directions: Mapping[str, str] = _kind(
+        {},
+        "the only way in which a feature may change",
+        {"age": "up"},
+        partial(parse_by_feature, "directions", parse_direction),
+        _direction_bounds,
+    )
+    lock: tuple[str, ...] = _kind(
+        (), "features that must not change, beside immutable ones", ["age", "job"], parse_lock, _lock_bounds
+    )
+    unlock: tuple[str, ...] = _kind(
+        (), "features that may change though the schema says that people cannot change them", ["job"], parse_unlock
+    )
+    max_changes: int | None = _kind(None, "how many features may change", 2, parse_max_changes)
+    ranges: Mapping[str, tuple[Any, ...]] = _kind(
+        {},
+        "where a feature must stay",
+        {"hours": [20, None], "job": ["Sales", "Tech"]},
+        partial(parse_by_feature, "ranges", parse_range),
+        _range_bounds,
+    )
+
+    @classmethod
+    def of(cls, schema: Schema, **given: Any) -> "Constraints":
+        """Parse the constraints of a user, into an order that does not depend on theirs.
+
+        Arguments are the attributes, in whatever lists, arrays and numbers a user has them; one name alone may be given
+        for `lock`, one category for a range.
+
+        Raises:
+            InputError: Something cannot be; the message names the feature, what was given and what was expected.
+        """
+        for name in given:
+            choose("kind of constraint", name, CONSTRAINTS)
+        given = vars(cls()) | given
+        parsed = cls(**{name: kind.parse(schema, given[name]) for name, kind in CONSTRAINTS.items()})
+        locked = parsed.not_actionable(schema)
+        if {*schema.immutable, *parsed.lock, *locked} >= {*schema.names}:
+            raise InputError(
+                f"nothing is left that could change: all else is locked or immutable, and people cannot change "
+                f"{', '.join(locked) or 'them'}; try unlock={list(locked)!r}"
+            )
+        return parsed
+
+    def not_actionable(self, schema: Schema) -> tuple[str, ...]:
+        """The features that are locked because people cannot change them, and the request does not unlock them."""
+        return tuple(name for name in schema.not_actionable if name not in self.unlock)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether any feature is bound by this request."""
+        return any(kind.bounds is not None and bool(getattr(self, name)) for name, kind in CONSTRAINTS.items())
+
+    def bounds(self, encoder: Encoder, frame: pd.DataFrame, x: Float[Tensor, "n D"]) -> Bounds:
+        """Between what the encoded rows must stay.
+
+        Args:
+            encoder: Knows what is legal.
+            frame: The factuals in original units.
+            x: The same, encoded.
+
+        Raises:
+            InputError: A factual is outside its own range, or a range holds no category of the training rows.
+        """
+        lower, upper = torch.full_like(x, -math.inf), torch.full_like(x, math.inf)
+        for name, kind in CONSTRAINTS.items():
+            given = getattr(self, name)
+            if kind.bounds is None:
+                continue
+            for feature in given:
+                columns, value = encoder.columns(feature), given[feature] if isinstance(given, Mapping) else None
+                low, high = kind.bounds(encoder, encoder.schema[feature], value, frame, x[:, columns])
+                lower[:, columns] = lower[:, columns].maximum(low)
+                upper[:, columns] = upper[:, columns].minimum(high)
+        locked = torch.zeros_like(x, dtype=torch.bool)
+        names = (*encoder.schema.immutable, *self.lock, *self.not_actionable(encoder.schema))
+        locked[:, encoder.columns(*names)] = True
+        return Bounds(lower, upper, locked)
+
+    def weights(self, encoder: Encoder) -> Float[Tensor, "D"]:
+        """How hard each encoded column is to change; 1 for the easiest feature."""
+        costs = [float(self.feature_costs.get(name, 1.0)) for name in encoder.schema.names]
+        weights = torch.ones(encoder.width)
+        for cost, columns in zip(costs, encoder.layout, strict=True):
+            weights[columns] = cost / min(costs)
+        return weights
+
+    def to_json(self) -> dict[str, Any]:
+        """A value that `json.dumps` takes and `from_json` turns back into equal constraints."""
+        value: dict[str, Any] = json.loads(json.dumps(vars(self)))  # lists for tuples
+        return value
+
+    @classmethod
+    def from_json(cls, value: Any) -> "Constraints":
+        """Build constraints from the value of `to_json`, of which parts may be left out; only their form is checked."""
+        if not isinstance(value, Mapping) or not value.keys() <= CONSTRAINTS.keys():
+            raise InputError(f"constraints in JSON are a mapping with {', '.join(CONSTRAINTS)}; given was {value!r}")
+        for name, part in value.items():
+            example = CONSTRAINTS[name].example
+            if not _is_like(example, part):
+                raise InputError(f"{name} is {part!r}; expected in JSON is something like {json.dumps(example)}")
+        return cls(**{name: _frozen(part) for name, part in value.items()})
+
+
+CONSTRAINTS: dict[str, Kind] = {each.name: each.metadata["kind"] for each in fields(Constraints)}
+"""The kinds of constraints by name: the fields of `Constraints`."""
+
+
+def _is_like(example: Any, value: Any) -> bool:
+    """Whether there are lists and mappings where the example has them; the rest is for the parser, with the schema."""
+    if isinstance(example, dict):
+        inside = next(iter(example.values()))
+        return isinstance(value, dict) and all(_is_like(inside, each) for each in value.values())
+    return isinstance(value, list) or not isinstance(example, list)
+
+
+def _frozen(value: Any) -> Any:
+    """Tuples for the lists of JSON."""
+    if isinstance(value, dict):
+        return {name: _frozen(each) for name, each in value.items()}
+    return tuple(value) if isinstance(value, list) else value

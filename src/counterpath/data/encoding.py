@@ -20,7 +20,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cached_property
+from fractions import Fraction
+from functools import cache, cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -30,7 +31,7 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from counterpath.data.schema import KINDS, TRANSFORMS, Feature, Schema, Transform
+from counterpath.data.schema import ANY, KINDS, OBSERVED, OWN, TRANSFORMS, Feature, Schema, Transform
 from counterpath.data.tables import (
     Described,
     cast_if_lossless,
@@ -118,6 +119,70 @@ def _spacing(points: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
+class Grid:
+    """Which numbers are legal beside bounds: the multiples of a step, or those of a list; all if there is neither.
+
+    Attributes:
+        step: The step as a numerator and a power of ten: k·p / q is rounded once, so it is what people write.
+        values: The legal numbers in order, if they are listed.
+        from_own: Multiples are counted from a person's own number, and not from 0.
+        min_change: How far from a person's own number another legal one is, at least.
+    """
+
+    step: tuple[float, float] | None = None
+    values: tuple[float, ...] = ()
+    from_own: bool = False
+    min_change: float = 0.0
+
+    @classmethod
+    def of(cls, feature: Feature, values: tuple[float, ...]) -> "Grid":
+        """That of a feature whose listed or observed values are these."""
+        step = 1 if feature.step is None and feature.min_change and KINDS[feature.kind].whole else feature.step
+        if step is None or values:
+            return cls(None, values, False, float(feature.min_change))
+        exact = Fraction(str(step))
+        places = next(k for k in itertools.count() if (10**k) % exact.denominator == 0)
+        ratio = float(exact * 10**places), float(10**places)
+        return cls(ratio, (), feature.step_from == OWN, float(feature.min_change))
+
+    @property
+    def plain(self) -> bool:
+        """Whether all numbers are legal, or all whole ones, for everybody."""
+        return self.step is None and not (self.values or self.min_change)
+
+    @property
+    def shared(self) -> bool:
+        """Whether there is a grid that is the same for everybody."""
+        return bool(self.values) or (self.step is not None and not self.from_own)
+
+    def below(self, numbers: Tensor, origin: Tensor | float = 0.0) -> Tensor:
+        """The nearest legal numbers that are no larger; of a list the smallest where all are larger."""
+        return self._legal(numbers, origin, torch.floor, right=True)
+
+    def above(self, numbers: Tensor, origin: Tensor | float = 0.0) -> Tensor:
+        """The nearest legal numbers that are no smaller; of a list the largest where all are smaller."""
+        return self._legal(numbers, origin, torch.ceil, right=False)
+
+    def _legal(
+        self, numbers: Tensor, origin: Tensor | float, whole: Callable[[Tensor], Tensor], *, right: bool
+    ) -> Tensor:
+        if self.values:
+            values = _listed(self.values, numbers.device)
+            index = torch.searchsorted(values, numbers.contiguous(), right=right) - int(right)
+            return values[index.clamp(0, len(values) - 1)]
+        if self.step is None:
+            return numbers
+        numerator, denominator = self.step
+        start = origin if self.from_own else 0.0
+        return start + whole((numbers - start) * (denominator / numerator)) * numerator / denominator
+
+
+@cache
+def _listed(values: tuple[float, ...], device: torch.device) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64, device=device)
+
+
+@dataclass(frozen=True)
 class NumberAxis:
     """A number: y = (t(x) − t(low)) / (t(high) − t(low)).
 
@@ -129,6 +194,7 @@ class NumberAxis:
         upper: The largest one.
         whole: Whether only whole numbers are legal.
         storage: The floating-point type that must be able to hold the numbers.
+        grid: Which numbers are legal beside that.
     """
 
     transform: Transform
@@ -138,6 +204,7 @@ class NumberAxis:
     upper: float
     whole: bool
     storage: torch.dtype = torch.float64
+    grid: Grid = Grid()
     width: int = 1
 
     @cached_property
@@ -151,31 +218,55 @@ class NumberAxis:
         return (self.transform.forward(numbers, self.low) / self.span)[:, None]
 
     def numbers(self, points: Float[Tensor, "n 1"]) -> Float[Tensor, "n"]:
-        """x; and where a whole number or a bound is encoded as the same point, that one."""
-        exact = self.transform.inverse(points[:, 0].to(torch.float64) * self.span, self.low)
-        found = self._stored(exact.round() if self.whole else exact)
-        bounds = (torch.full_like(exact, bound) for bound in (self.lower, self.upper))
-        # A later candidate has precedence. Adding 0 turns -0 into 0.
-        for candidate in (exact.floor(), exact.ceil(), exact.round(), *bounds):
-            stored = self._stored(candidate) + 0.0
-            same = on_grid(self.points(stored), points.dtype) == points
-            found = torch.where(same[:, 0], stored, found)
-        return found
+        """x; and where a number of the grid, a whole one or a bound is encoded as the same point, that one."""
+        return self._named(points)[0]
 
     def decimals(self, points: Float[Tensor, "n 1"]) -> Float[Tensor, "n"]:
-        """As `numbers`, and where that is neither whole nor a bound, the shortest decimal that is the same point.
+        """As `numbers`, and for a number without such a name the shortest decimal that is the same point.
 
         It is what people would write, and takes longer.
         """
-        found = self.numbers(points)
+        found, named = self._named(points)
         if self.whole:
             return found
 
         def same(numbers: Tensor, rows: Tensor) -> Tensor:
             return on_grid(self.points(self._stored(numbers)), points.dtype)[:, 0] == points[rows, 0]
 
-        bound = (found == self.lower) | (found == self.upper)
+        bound = (found == self.lower) | (found == self.upper) | named
         return torch.where(bound, found, self._stored(shortest_decimals(found, self._steps(points), same)))
+
+    def legal(
+        self,
+        points: Float[Tensor, "n"],
+        own: Float[Tensor, "n"],
+        lower: Float[Tensor, "n"],
+        upper: Float[Tensor, "n"],
+    ) -> Float[Tensor, "n"]:
+        """The nearest points that a person may have: their own one, or one of the grid that is far enough from it.
+
+        Args:
+            points: Any.
+            own: Those that the person has.
+            lower: The least that are feasible; a person's own one always is.
+            upper: The most.
+        """
+        start, least = self.numbers(own[:, None]), self.grid.min_change * (1 - _CLOSE)
+        exact = self._exact(points.clamp(lower, upper)).clamp(self.lower, self.upper)
+        near = [self.grid.below(exact, start), self.grid.above(exact, start)]
+        if least:
+            near += [self.grid.below(start - least, start), self.grid.above(start + least, start)]
+        found, best = own, (own - points).abs()
+        for numbers in near:
+            stored = self._stored(numbers)
+            there = on_grid(self.points(stored)[:, 0], points.dtype)
+            possible = (there >= lower) & (there <= upper) & (stored >= self.lower) & (stored <= self.upper)
+            if least:
+                possible &= (stored - start).abs() >= least
+            away = (there - points).abs()
+            better = possible & (away < best)
+            found, best = torch.where(better, there, found), torch.where(better, away, best)
+        return found
 
     def within(self, numbers: Float[Tensor, "n"], low: float, high: float) -> Bool[Tensor, "n"]:
         """Which numbers lie in a range, as they are stored: in float32, 0.1 is neither more nor less than 0.1."""
@@ -189,6 +280,12 @@ class NumberAxis:
         least, most = max(least, self.lower), min(most, self.upper)
         if self.whole:
             least, most = float(math.ceil(least)), float(math.floor(most))
+        if self.grid.shared and least <= most:
+            ends = torch.tensor([least, most], dtype=torch.float64)
+            inside = float(self.grid.above(ends)[0]), float(self.grid.below(ends)[1])
+            if not least <= inside[0] <= inside[1] <= most:
+                return EMPTY
+            least, most = inside
         if least > most:
             return EMPTY
         first, last = self._point_inside(least, math.inf), self._point_inside(most, -math.inf)
@@ -208,6 +305,27 @@ class NumberAxis:
         step, beyond = torch.full_like(point, math.copysign(1 / GRID, toward)), torch.full_like(point, toward)
         steps = torch.stack([point + step, torch.nextafter(point, beyond)])
         return float(steps.max() if toward > 0 else steps.min())
+
+    def _named(self, points: Float[Tensor, "n 1"]) -> tuple[Float[Tensor, "n"], Bool[Tensor, "n"]]:
+        """The numbers of points, and which of them are numbers of the grid."""
+        exact = self._exact(points[:, 0])
+        found = self._stored(exact.round() if self.whole else exact)
+        bounds = (torch.full_like(exact, bound) for bound in (self.lower, self.upper))
+        candidates = [exact.floor(), exact.ceil(), exact.round(), *bounds]
+        shared = self.grid.shared and not self.grid.plain
+        if shared:
+            candidates += [self.grid.below(exact), self.grid.above(exact)]
+        named = torch.zeros_like(exact, dtype=torch.bool)
+        # A later candidate has precedence. Adding 0 turns -0 into 0.
+        for number, candidate in enumerate(candidates):
+            stored = self._stored(candidate) + 0.0
+            same = (on_grid(self.points(stored), points.dtype) == points)[:, 0]
+            found = torch.where(same, stored, found)
+            named = named | same if number >= _UNGRIDDED else named
+        return found, named
+
+    def _exact(self, points: Tensor) -> Tensor:
+        return self.transform.inverse(points.to(torch.float64) * self.span, self.low)
 
     def _stored(self, numbers: Tensor) -> Tensor:
         return numbers.to(self.storage).to(torch.float64)
@@ -279,6 +397,10 @@ class OneHotAxes:
 Axis: TypeAlias = NumberAxis | OrdinalAxis | OneHotAxes
 
 
+_CLOSE = 1e-6
+"""By which share a change may fall short of `min_change`: numbers are told apart to about 1e-7 of their range."""
+_UNGRIDDED = 5
+"""How many candidates for a point are no numbers of its grid: three whole numbers and two bounds."""
 _AT_ONCE = {"cpu": 1 << 12, "cuda": 1 << 20}
 """How many rows are rounded at once: on a CPU so many that intermediate results stay in its cache, on a GPU so many
 that they fit its memory."""
@@ -466,12 +588,39 @@ class _Categories:
         return (largest.index_select(0, self.owner) == self.columns).to(torch.float64)
 
 
+@dataclass(frozen=True)
+class _Gridded:
+    """Numbers with the same grid for everybody, one axis after the other; see `NumberAxis`."""
+
+    axes: tuple[NumberAxis, ...]
+    columns: Int[Tensor, "c"]
+
+    @classmethod
+    def of(cls, members: Sequence[tuple[int, NumberAxis]], device: torch.device) -> "_Gridded":
+        """Of these axes, each with the column in which it lies."""
+        return cls(tuple(axis for _, axis in members), _columns(members, device))
+
+    def legal(self, columns: Tensor) -> Tensor:
+        """The nearest points of the grid, within bounds."""
+        pairs = zip(self.axes, columns.index_select(0, self.columns), strict=True)
+        return torch.stack([self._nearest(axis, points) for axis, points in pairs])
+
+    def _nearest(self, axis: NumberAxis, points: Tensor) -> Tensor:
+        exact = axis._exact(points).clamp(axis.lower, axis.upper)
+        below, above = (
+            axis.points(axis._stored(near))[:, 0] for near in (axis.grid.below(exact), axis.grid.above(exact))
+        )
+        return torch.where((points - below).abs() <= (above - points).abs(), below, above)
+
+
 def _kind(axis: Axis) -> tuple[Any, ...]:
     """What axes that are computed together have in common: by which part, and what is the same for all of it."""
     if isinstance(axis, OrdinalAxis):
         return _Ordinals, len(axis.seen)
     if isinstance(axis, OneHotAxes):
         return _Categories, len(axis.seen)
+    if axis.grid.shared and not axis.grid.plain:
+        return (_Gridded,)
     return (_Points,) if _is_exact(axis) else (_Numbers, axis.transform, axis.storage)
 
 
@@ -533,6 +682,7 @@ class Encoder:
         high: The largest one.
         seen: For each feature with categories the indices of those that the fitted rows have, in order; these are the
             known ones. For other features nothing.
+        values: For each feature whose legal numbers are listed or observed those that are within bounds, in order.
 
     Example:
         >>> from counterpath.data import Feature, Schema
@@ -547,6 +697,7 @@ class Encoder:
     low: tuple[float, ...]
     high: tuple[float, ...]
     seen: tuple[tuple[int, ...], ...]
+    values: tuple[tuple[float, ...], ...]
 
     @classmethod
     def fit(cls, frame: pd.DataFrame, schema: Schema) -> "Encoder":
@@ -570,7 +721,8 @@ class Encoder:
             for feature, column in zip(schema, numbers.T, strict=True)
         )
         dtypes = {name: described_dtype(frame[name], schema[name]) for name in frame.columns}
-        return cls(schema, dtypes, tuple(low), tuple(high), seen)
+        values = tuple(_legal_values(feature, column) for feature, column in zip(schema, numbers.T, strict=True))
+        return cls(schema, dtypes, tuple(low), tuple(high), seen, values)
 
     @cached_property
     def axes(self) -> tuple[Axis, ...]:
@@ -640,6 +792,7 @@ class Encoder:
         """
         numbers = _numbers(frame, self.schema)
         _refuse_unknown(frame, self.schema, numbers, self.seen)
+        self._refuse_impossible(frame, numbers)
         columns_of = zip(self.axes, torch.from_numpy(numbers).unbind(1), strict=True)
         encoded = on_grid(torch.cat([axis.points(column) for axis, column in columns_of], dim=1), torch.float32)
         # float32 overflows where float64 does not.
@@ -647,6 +800,16 @@ class Encoder:
             problem = f"is too far from the training rows, which go from {low:g} to {high:g}, to be encoded"
             refuse(frame[name], ~encoded[:, columns].isfinite().all(1).numpy(), problem)
         return encoded
+
+    def _refuse_impossible(self, frame: pd.DataFrame, numbers: NDArray[np.float64]) -> None:
+        """Raise an error for a number beyond the schema's bound where no training row is."""
+        for index, feature in enumerate(self.schema):
+            least = -math.inf if feature.lower is None else min(feature.lower, self.low[index])
+            most = math.inf if feature.upper is None else max(feature.upper, self.high[index])
+            words = f"at most {most:g}" if math.isinf(least) else f"from {least:g} to {most:g}"
+            words = f"at least {least:g}" if math.isinf(most) else words
+            column = numbers[:, index]
+            refuse(frame[feature.name], (column < least) | (column > most), f"cannot be; expected is a number {words}")
 
     def align(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The rows exactly as they are, in the order of columns and the dtypes of `decode` where these hold them."""
@@ -684,6 +847,14 @@ class Encoder:
         """
         return self.rounding(encoded.device)(encoded)
 
+    @cached_property
+    def personal(self) -> tuple[tuple[int, NumberAxis], ...]:
+        """The numbers of which a person's own value says what is legal, each with its encoded column."""
+        pairs = zip(self.layout, self.axes, strict=True)
+        return tuple(
+            (columns.start, axis) for columns, axis in pairs if isinstance(axis, NumberAxis) and not axis.grid.plain
+        )
+
     def rounding(self, device: torch.device) -> Rounding:
         """What `round` does to rows on this device."""
         if device not in self._roundings:
@@ -714,18 +885,20 @@ class Encoder:
             "low": list(self.low),
             "high": list(self.high),
             "seen": [list(indices) for indices in self.seen],
+            "values": [list(numbers) for numbers in self.values],
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Encoder":
         """Build an encoder from the value of `to_json`."""
-        missing = {"schema", "dtypes", "low", "high", "seen"} - value.keys()
+        missing = {"schema", "dtypes", "low", "high", "seen", "values"} - value.keys()
         if missing:
             raise InputError(f"this is not an encoder in JSON: it lacks {', '.join(sorted(missing))}")
         schema = Schema.from_json(value["schema"])
         low, high = (tuple(float(number) for number in value[name]) for name in ("low", "high"))
         seen = tuple(tuple(int(index) for index in indices) for indices in value["seen"])
-        return cls(schema, dict(value["dtypes"]), low, high, seen)
+        values = tuple(tuple(float(number) for number in numbers) for numbers in value["values"])
+        return cls(schema, dict(value["dtypes"]), low, high, seen, values)
 
     def _axis(self, index: int, feature: Feature) -> Axis:
         kind = KINDS[feature.kind]
@@ -735,8 +908,13 @@ class Encoder:
             return OrdinalAxis(len(feature.categories), self.seen[index])
         storage = storage_dtype(self.dtypes[feature.name])
         low, high = self.low[index], self.high[index]
-        lower, upper = round_inward(*_bounds(feature, low, high), storage)
-        return NumberAxis(TRANSFORMS[feature.transform], low, high, lower, upper, kind.whole, storage)
+        grid = Grid.of(feature, self.values[index])
+        bounds = _bounds(feature, low, high)
+        if grid.shared and low < high:
+            ends = torch.tensor(bounds, dtype=torch.float64)
+            bounds = float(grid.above(ends)[0]), float(grid.below(ends)[1])
+        lower, upper = round_inward(*bounds, storage)
+        return NumberAxis(TRANSFORMS[feature.transform], low, high, lower, upper, kind.whole, storage, grid)
 
     def _decoded(self, encoded: Tensor) -> list[Tensor]:
         """The numbers of each feature of encoded rows, legal or not."""
@@ -762,6 +940,22 @@ def _bounds(feature: Feature, low: float, high: float) -> tuple[float, float]:
         low if feature.lower is None else float(feature.lower),
         high if feature.upper is None else float(feature.upper),
     )
+
+
+def _legal_values(feature: Feature, column: NDArray[np.float64]) -> tuple[float, ...]:
+    """The legal numbers of a feature that lists them or takes those of its column; none for other features."""
+    if feature.values == ANY:
+        return ()
+    values = np.unique(column) if feature.values == OBSERVED else np.array(feature.values, dtype=np.float64)
+    lower, upper = _bounds(feature, float(column.min()), float(column.max()))
+    legal = values[(values >= lower) & (values <= upper)]
+    if not len(legal):
+        listed = f"from {values.min():g} to {values.max():g}"
+        raise InputError(
+            f"column {feature.name!r} has no legal value: it may only have {feature.values} values, which go {listed}, "
+            f"and must be from {lower:g} to {upper:g}; widen the bounds, or list other values"
+        )
+    return tuple(legal.tolist())
 
 
 def _numbers(frame: pd.DataFrame, schema: Schema) -> NDArray[np.float64]:

@@ -1,5 +1,6 @@
 """The schema that a table suggests."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -7,12 +8,19 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from counterpath.data.schema import KINDS, Feature, Schema, check_attributes
+from counterpath.data.schema import KINDS, OBSERVED, PLACES, Feature, Schema, check_attributes
 from counterpath.data.tables import refuse, to_pandas
 from counterpath.utils.errors import InputError, choose
 
 SKEWNESS = 2.0
 """That of the exponential distribution: numbers ≥ 0 with a heavier tail may be encoded by log1p."""
+MOSTLY = 0.5
+"""A number that more than half of the rows share is a state of its own, not a point of a scale: what lies between it
+and the next one is often nothing that anybody has."""
+DECIMALS = 4
+"""The most decimals that a column is taken to be written with; more are the digits of a quotient."""
+RESOLUTION = 0.01
+"""Of the distance between the quartiles: smaller differences of a quotient mean nothing to anybody."""
 IDENTIFIERS = 20
 """Text with more different values than this, and another one in most rows, identifies rows; in a short table names of
 few categories may all differ by chance."""
@@ -29,9 +37,11 @@ def infer(
 
     - Truth values are boolean, ordered categories of pandas ordinal in their own order.
     - Text and other categories are binary if there are exactly two, else categorical; both sorted.
-    - Whole numbers are integer, and binary if there are exactly two different ones. Floats are continuous; but whole
-      ones are binary if there are exactly two, and integer if some are missing, because pandas turns whole numbers with
-      gaps into floats.
+    - Whole numbers are integer, whatever their dtype, and binary if there are exactly two different ones. Other numbers
+      are continuous.
+    - Numbers of which most are one and the same, such as a capital gain of 0, may only have values that are observed.
+    - Continuous numbers have as many decimals as the column; where that is more than four, a hundredth of the middle
+      half of the column is resolved.
     - Numbers ≥ 0 whose skewness E[(x − μ)³]/σ³ is above 2, and smaller after log1p, are transformed by it.
 
     Args:
@@ -89,10 +99,10 @@ def _feature(column: pd.Series, overrides: Mapping[str, Any]) -> Feature:
         raise InputError(f"column {name!r} has only missing values; {_advice(name)}")
     if present.dtype == object:
         present = present.infer_objects()
-    kind = overrides["kind"] if "kind" in overrides else _kind(present, missing=len(present) < len(column))
+    kind = overrides["kind"] if "kind" in overrides else _kind(present)
     options = choose(f"kind of feature {name!r}:", kind, KINDS)
     if options.categories is None:
-        own: dict[str, Any] = {"transform": _transform(present)}
+        own: dict[str, Any] = {"transform": _transform(present), **_legal_numbers(present, kind, overrides)}
     elif options.values and "categories" not in overrides:
         wrong = np.array([not isinstance(value, bool | np.bool_) for value in present], dtype=bool)
         refuse(present, wrong, f"is not True or False, which {kind} features need; try the kind 'binary'")
@@ -102,7 +112,7 @@ def _feature(column: pd.Series, overrides: Mapping[str, Any]) -> Feature:
     return Feature(**{"name": name, "kind": kind, **own, **overrides})
 
 
-def _kind(present: pd.Series, *, missing: bool) -> str:
+def _kind(present: pd.Series) -> str:
     """The kind that the values of a column suggest, which are all there."""
     dtype = present.dtype
     if isinstance(dtype, pd.CategoricalDtype) and dtype.ordered and len(dtype.categories) > 1:
@@ -116,8 +126,7 @@ def _kind(present: pd.Series, *, missing: bool) -> str:
     whole, two = bool((values == np.rint(values)).all()), len(np.unique(values)) == 2
     if whole and two:
         return "binary"
-    counted = pd.api.types.is_integer_dtype(dtype) or (whole and missing and bool(np.isfinite(values).all()))
-    return "integer" if counted else "continuous"
+    return "integer" if whole and bool(np.isfinite(values).all()) else "continuous"
 
 
 def _kind_of_text(present: pd.Series) -> str:
@@ -166,6 +175,30 @@ def _transform(present: pd.Series) -> str:
         return "identity"
     before, after = _skewness(values), _skewness(np.log1p(values))
     return "log1p" if before > SKEWNESS and abs(after) < before else "identity"
+
+
+def _legal_numbers(present: pd.Series, kind: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Which numbers are legal, as far as the column suggests it and nothing else is asked for."""
+    asked = {"step", "values", "lower", "upper", "step_from"} & overrides.keys()
+    if asked or not pd.api.types.is_any_real_numeric_dtype(present.dtype):
+        return {}
+    values = present.to_numpy(dtype=np.float64)
+    values = values[np.isfinite(values)]
+    different, counts = np.unique(values, return_counts=True)
+    if len(different) > 2 and counts.max() > MOSTLY * len(values):
+        return {"values": OBSERVED}
+    return {} if kind != "continuous" or len(different) < 2 else {"step": _step(different, values)}
+
+
+def _step(different: NDArray[np.float64], values: NDArray[np.float64]) -> float | None:
+    """The unit of the last decimal that a column has, or that matters."""
+    for places in range(DECIMALS + 1):
+        if np.allclose(different, np.round(different, places), rtol=1e-12, atol=0):
+            return float(10.0**-places) if places else 1
+    low, high = np.quantile(values, [0.25, 0.75])
+    spread = float(high - low) or float(values.std())
+    exponent = math.floor(math.log10(RESOLUTION * spread))
+    return float(f"1e{exponent}") if exponent >= -PLACES else None
 
 
 def _skewness(values: NDArray[np.float64]) -> float:

@@ -87,7 +87,7 @@ class BindingConstraint:
     """A constraint that stands in the way of a counterfactual.
 
     Attributes:
-        kind: "immutable", "lock", "up", "down", "range" or "max_changes".
+        kind: "immutable", "lock", "not_actionable", "up", "down", "range" or "max_changes".
         feature: The feature; for "max_changes" how many features may change.
         reach: The highest probability of the target with a value that the constraint forbids, all else as it is.
     """
@@ -118,6 +118,7 @@ class Status:
         cause: Why there is no counterfactual.
         fallback: Whether the counterfactual was found by the fallback, because the search itself got stuck.
         binding: The constraints that stand in the way of a counterfactual, the one that costs most first.
+        unseen_pairs: Pairs of features whose values no training row has together, where nothing else was found.
         imputed: The columns that were missing and filled in.
         detail: What is particular to this row: for instance the category that is not known.
     """
@@ -126,5 +127,6 @@ class Status:
     cause: Cause = Cause.NONE
     fallback: bool = False
     binding: tuple[BindingConstraint, ...] = ()
+    unseen_pairs: tuple[tuple[str, str], ...] = ()
     imputed: tuple[str, ...] = ()
     detail: str = ""

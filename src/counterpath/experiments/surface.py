@@ -11,12 +11,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from counterpath.data.surface import NOISE, SCALE, Surface, enters_hole, sample_surface
-from counterpath.experiments.study import Models, local_search, mean_or_none, over_seeds, vae_of
+from counterpath.experiments.tables import mean_or_none, over_seeds
+from counterpath.experiments.tabular import EncodedData, Models, describe, local_search, vae_of
 from counterpath.geometry.curve import resample
 from counterpath.geometry.graph import Neighbours
 from counterpath.geometry.metric import jacobian, pullback
 from counterpath.models.calibration import Calibration, calibrate
-from counterpath.models.classifier import Classifier, balanced_accuracy, fit_classifier, probabilities
+from counterpath.models.classifier import Classifier, fit_classifier, probabilities
 from counterpath.models.flow import fit_flow
 from counterpath.models.training import Run
 from counterpath.models.vae import VAE, VAETraining, fit_vae
@@ -33,8 +34,6 @@ from counterpath.utils.files import write_json
 
 LogOdds = Callable[[Tensor], Tensor]
 """A classifier: rows to the log odds of being accepted."""
-GLOBAL = ("geodesic", "face")
-"""The methods that search the whole space at once."""
 SEARCHED = tuple(name for name in METHODS if name != NEAREST)
 """The methods of the experiment; the nearest accepted row is measured beside them."""
 STEPS = 150
@@ -114,7 +113,7 @@ def reproduce(
     progress: bool | None = None,
 ) -> dict[str, Any]:
     """Run the experiment for every seed, write `results.json` and the figures to `out`, and return the results."""
-    from counterpath.experiments.surface_figures import draw_all
+    from counterpath.experiments.figures import draw_surface
 
     size = choose("preset", preset, PRESETS)
     for method in methods:
@@ -127,7 +126,7 @@ def reproduce(
         paths = {name: search(scene, name, damping=damping, progress=progress) for name in methods}
         by_seed.append(measure(scene, paths, damping=damping))
         if seed == seeds[0]:
-            draw_all(scene, paths, out / "figures")
+            draw_surface(scene, paths, out / "figures")
     results = {
         "dataset": "surface",
         "preset": preset,
@@ -181,8 +180,14 @@ def _sample(count: int, seed: int, device: torch.device) -> Surface:
 
 def search(scene: Scene, method: str, *, damping: float, progress: bool | None) -> Paths:
     """Search with a method, once from the factuals and once from the perturbed ones."""
-    if method in GLOBAL:
-        return _search_globally(scene, method)
+    classifier, count, both = scene.models.classifier, len(scene.factual), torch.cat([scene.factual, scene.perturbed])
+    if method == "face":
+        x = face_paths(build_face_graph(classifier, scene.train.x), both, STEPS)
+        return Paths(None, x[:, :count], x[-1, count:])
+    if method == "geodesic":
+        roadmap = build_roadmap(scene.vae, classifier, scene.train.x)
+        z, x = geodesic_paths(roadmap, scene.vae, classifier, both, STEPS)
+        return Paths(z[:, :count], x[:, :count], x[-1, count:])
     paths, perturbed = (
         local_search(scene.models, method, x, steps=STEPS, damping=damping, progress=progress, name=label)
         for x, label in ((scene.factual, method), (scene.perturbed, f"{method}, perturbed"))
@@ -191,16 +196,6 @@ def search(scene: Scene, method: str, *, damping: float, progress: bool | None) 
 
 
 # Global methods: shortest paths over a graph, which stop where the classifier accepts.
-
-
-def _search_globally(scene: Scene, method: str) -> Paths:
-    classifier, count, both = scene.models.classifier, len(scene.factual), torch.cat([scene.factual, scene.perturbed])
-    if method == "face":
-        x = face_paths(build_face_graph(classifier, scene.train.x), both, STEPS)
-        return Paths(None, x[:, :count], x[-1, count:])
-    roadmap = build_roadmap(scene.vae, classifier, scene.train.x)
-    z, x = geodesic_paths(roadmap, scene.vae, classifier, both, STEPS)
-    return Paths(z[:, :count], x[:, :count], x[-1, count:])
 
 
 def build_roadmap(vae: VAE, classifier: LogOdds, rows: Float[Tensor, "m D"]) -> Roadmap:
@@ -276,22 +271,17 @@ def measure(scene: Scene, paths: dict[str, Paths], *, damping: float) -> dict[st
     valid = {name: classifier(path.x[-1]) > 0 for name, path in paths.items()}
     common = torch.stack(list(valid.values())).all(0)
     return {
-        "protocol": {
-            "train_rows": len(train.x),
-            "test_rows": len(test.x),
-            "test_negatives": int((test.y == 0).sum()),
-            "factuals": len(scene.factual),
-            "factuals_behind": int(scene.behind.sum()),
-            "factuals_common": int(common.sum()),
-            "steps": STEPS,
-            "damping": damping,
-            "bandwidth": float(scene.vae.precision.bandwidth[0]),
-        },
-        "classifier": {
-            "balanced_accuracy_train": balanced_accuracy(classifier, train.x, train.y),
-            "balanced_accuracy_test": balanced_accuracy(classifier, test.x, test.y),
-            "correct_negatives": len(scene.factual),
-        },
+        **describe(
+            EncodedData(train.x, test.x, train.y, test.y),
+            classifier,
+            len(scene.factual),
+            factuals=len(scene.factual),
+            factuals_behind=int(scene.behind.sum()),
+            factuals_common=int(common.sum()),
+            steps=STEPS,
+            damping=damping,
+            bandwidth=float(scene.vae.precision.bandwidth[0]),
+        ),
         "uncertainty": asdict(scene.calibration),
         "boundary": boundary_metric(classifier, test.x),
         "methods": {name: _figures(scene, path, valid[name], common) for name, path in paths.items()},

@@ -5,7 +5,7 @@ path that reaches it and the path up to there. Global methods stop at the reques
 """
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,17 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from counterpath.experiments.study import OPTIMIZERS, STEPS, THRESHOLDS, over_seeds
-
 Runs = Mapping[str, Mapping[str, Tensor]]
 """What was measured for one seed: by run, and within a run by measure and step or confidence, one number a row."""
 Masks = Sequence[Tensor]
 """For each seed, which rows count."""
 
+OPTIMIZERS = ("sgd", "rsgd", "rsgd-c")
+"""The paper's three methods, which differ in the metric of the VAE's latent space alone."""
+STEPS = (50, 100, 150)
+"""After how many gradient steps the paper's tables measure."""
+THRESHOLDS = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
+"""The confidences at which methods are compared: from the decision boundary on, close enough to draw a curve."""
 TITLES = {"adult": "Adult", "gmc": "Give Me Some Credit"}
 RIEMANNIAN = ("rsgd", "rsgd-c")
 IN_DATA_SPACE = ("wachter", "ambient")
@@ -268,6 +272,20 @@ def bootstrap(gaps: Sequence[Tensor], generator: np.random.Generator) -> dict[st
     mean = np.mean(draws, axis=0)
     low, high = np.quantile(mean[1:], [0.025, 0.975])
     return {"mean": float(mean[0]), "low": float(low), "high": float(high)}
+
+
+def over_seeds(values: Sequence[Any], reduce: Callable[[Sequence[Any]], Any]) -> Any:
+    """Reduce every number in nested dictionaries and lists of one shape, one for each seed."""
+    if isinstance(values[0], dict):
+        return {key: over_seeds([value[key] for value in values], reduce) for key in values[0]}
+    if isinstance(values[0], list):
+        return [over_seeds(items, reduce) for items in zip(*values, strict=True)]
+    return reduce(values)
+
+
+def mean_or_none(values: Tensor) -> float | None:
+    """The mean, or None where there is nothing to average."""
+    return float(values.double().mean()) if len(values) else None
 
 
 def _whole_mean(values: Sequence[float]) -> float:

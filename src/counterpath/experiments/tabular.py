@@ -5,63 +5,58 @@ paths. What is measured for a row is kept in one file a run, so an experiment th
 """
 
 import hashlib
-import itertools
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from counterpath.data.datasets import load
+from counterpath.data.datasets import Dataset, load
+from counterpath.data.encoding import Encoder
 from counterpath.experiments import tables
-from counterpath.experiments.study import (
-    AT_CONFIDENCE,
-    EXPERIMENTS,
-    FIDELITY,
-    OPTIMIZERS,
-    PRESETS,
-    SETTINGS,
-    STEPS,
-    THRESHOLDS,
-    Preset,
-    Study,
-    build,
-    local_search,
-    vae_of,
-)
-from counterpath.geometry.curve import metric_field
+from counterpath.experiments.tables import OPTIMIZERS, STEPS, THRESHOLDS
 from counterpath.geometry.graph import Neighbours
 from counterpath.geometry.metric import pullback
 from counterpath.models.calibration import Calibration, calibrate
-from counterpath.models.classifier import balanced_accuracy
+from counterpath.models.classifier import Classifier, balanced_accuracy, fit_classifier, probabilities
 from counterpath.models.layers import RBFPrecision
 from counterpath.models.training import Run
-from counterpath.models.vae import VAE, VAETraining, fit_uncertainty
+from counterpath.models.vae import VAE, VAETraining, fit_uncertainty, fit_vae
 from counterpath.search.face import FaceGraph
 from counterpath.search.feasible import FeasibleSet
 from counterpath.search.geodesic import RoutePoints, refined_routes
 from counterpath.search.measures import MEASURES, Case, path_distance_to_data, path_length, turning
 from counterpath.search.method import SearchModels
+from counterpath.search.methods import geometry_of
 from counterpath.search.nearest import nearest_accepted
-from counterpath.search.objective import Target
+from counterpath.search.objective import Objective, Target
 from counterpath.search.paths import plausible_points
 from counterpath.search.residual import ResidualDecoder
 from counterpath.search.roadmap import CostField, Landmarks, Roadmap, representatives
-from counterpath.search.traverse import Trajectory
-from counterpath.search.validity import Plausibility
+from counterpath.search.traverse import Trajectory, traverse
+from counterpath.search.validity import Plausibility, Validator
 from counterpath.utils.devices import map_blocks, resolve_device
-from counterpath.utils.errors import choose
+from counterpath.utils.errors import InputError, choose
 from counterpath.utils.files import atomic, write_json, write_text
 
+R = TypeVar("R")
+Models = SearchModels[Classifier, VAE]
 Measured = dict[str, Tensor]
 """What was measured of a run: by measure and step or confidence, one number a row."""
 
+FIDELITY = 0.1
+"""α, the weight of the fidelity term in the half of the runs that has it; the paper's."""
+AT_CONFIDENCE = ("ld", "ld_sq", "l1", "l2", "l2_sq")
+"""What is measured of the first point that reaches a confidence; LD along the path up to there, besides."""
+_LATENT_DIM = 5
+"""As in the paper's appendix, on both data sets."""
 EVERY = 5
 """LD along a path is measured at every fifth step, for a fifth of the time: steps are short, so little is missed."""
 DAMPINGS = (1e-6, 1e-4, 1e-3, 1e-2)
@@ -72,6 +67,183 @@ _CALIBRATION_ROWS = 4000
 """Test rows on which the uncertainty is checked: enough for three digits of its AUC."""
 _HELD_OUT = 1000
 """Training rows whose distance to the others says how far real rows are apart: a small part of either data set."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What differs between the data sets; as in the paper's appendix, where Adult has 200 centres, and no damping.
+
+    Attributes:
+        centers: RBF centres.
+        std_learning_rate: Adam's, for the RBF network.
+        positive_weight: How much an error on class 1 weighs; None weighs the classes alike.
+        damping: Added to the metric's diagonal. One latent direction in five is hardly used by the decoder, and without
+            damping most of a step of fixed length goes there. This is small beside the metric's other eigenvalues, 0.03
+            and more; `dampings` in the results shows what it buys.
+    """
+
+    centers: int
+    std_learning_rate: float
+    positive_weight: float | None
+    damping: float
+
+
+EXPERIMENTS = {"adult": "adult-carla", "gmc": "gmc"}
+"""By experiment the data set that it is about: the tables of CARLA, as the paper has them."""
+SETTINGS = {"adult-carla": Settings(500, 1e-3, 1.5, 5e-3), "gmc": Settings(350, 1e-2, None, 5e-3)}
+"""By data set. Where they depart from the appendix, they were chosen in trial runs: see docs/results/README.md."""
+
+
+@dataclass(frozen=True)
+class Preset:
+    """How large the experiment is.
+
+    Attributes:
+        mean_epochs: For encoder and mean of the VAE.
+        std_epochs: For its uncertainty.
+        curve_epochs: For the uncertainty at each bandwidth of the trade-off curve.
+        factuals: At most so many rows are explained; None for all.
+        curve_factuals: The same, for the trade-off curve.
+    """
+
+    mean_epochs: int
+    std_epochs: int
+    curve_epochs: int
+    factuals: int | None
+    curve_factuals: int
+
+
+PRESETS = {"quick": Preset(12, 4, 1, 1000, 300), "paper": Preset(100, 300, 6, None, 2000)}
+"""`quick` takes minutes on two cores; `paper` trains as long as the paper's appendix says, and explains every row."""
+
+
+@dataclass(frozen=True)
+class EncodedData:
+    """The rows of a data set as tensors, with their labels, 0 or 1."""
+
+    train: Float[Tensor, "m D"]
+    test: Float[Tensor, "n D"]
+    train_labels: Float[Tensor, "m"]
+    test_labels: Float[Tensor, "n"]
+
+    @classmethod
+    def of(cls, data: Dataset, device: torch.device) -> "EncodedData":
+        """Encode a data set."""
+        encoder, names = data.encoder(), list(data.schema.names)
+        train, test = (encoder.encode(frame[names]).to(device) for frame in (data.train, data.test))
+        train_labels, test_labels = (
+            torch.from_numpy(frame[data.target].to_numpy(np.float32)).to(device) for frame in (data.train, data.test)
+        )
+        return cls(train, test, train_labels, test_labels)
+
+    def correctly_rejected(self, classifier: Classifier) -> Float[Tensor, "k D"]:
+        """The test rows of class 0 that the classifier rejects: those to be explained."""
+        return self.test[(self.test_labels == 0) & (map_blocks(classifier, self.test) <= 0)]
+
+
+def describe(data: EncodedData, classifier: Classifier, rejected: int, **protocol: float) -> dict[str, Any]:
+    """How many rows there are, and how good the classifier is, which correctly rejects so many of them."""
+    return {
+        "protocol": {
+            "train_rows": len(data.train),
+            "test_rows": len(data.test),
+            "test_negatives": int((data.test_labels == 0).sum()),
+            **protocol,
+        },
+        "classifier": {
+            "balanced_accuracy_train": balanced_accuracy(classifier, data.train, data.train_labels),
+            "balanced_accuracy_test": balanced_accuracy(classifier, data.test, data.test_labels),
+            "correct_negatives": rejected,
+        },
+    }
+
+
+@dataclass(frozen=True)
+class Study:
+    """What one seed gives: encoded data, fitted models, and the factuals to be explained."""
+
+    encoder: Encoder
+    data: EncodedData
+    models: Models
+    factual: Tensor
+    neighbours: Neighbours
+
+    @property
+    def classifier(self) -> Classifier:
+        """The model under explanation."""
+        return self.models.classifier
+
+    @property
+    def vae(self) -> VAE:
+        """The generative model."""
+        return vae_of(self.models)
+
+    def case(self, counterfactual: Tensor, confidence: float = 0.5, factual: Tensor | None = None) -> Case:
+        """Counterfactuals, rounded to legal rows, beside their factuals."""
+        legal = self.encoder.round(counterfactual)
+        factual = self.factual if factual is None else factual
+        return Case(factual, legal, self.classifier.probability, self.encoder, self.neighbours, confidence)
+
+    def predict_proba(self, x: Float[Tensor, "n D"]) -> Float[Tensor, "n 2"]:
+        """The probability of either class."""
+        return probabilities(map_blocks(self.classifier, x))
+
+
+def build(data: Dataset, size: Preset, run: Run, device: torch.device) -> Study:
+    """Encode the data and fit classifier and VAE as the paper's appendix says."""
+    rows = EncodedData.of(data, device)
+    return assemble(data, rows, fit_models(rows, SETTINGS[data.name], size, run), size.factuals)
+
+
+def assemble(data: Dataset, rows: EncodedData, fitted: Models, factuals: int | None = None) -> Study:
+    """The study of models that were fitted before, with at most `factuals` rows to be explained, None for all."""
+    encoder, models = data.encoder(), fitted.folded()
+    neighbours = Neighbours(rows.train, encoder.weights.to(rows.train.device))
+    return Study(encoder, rows, models, rows.correctly_rejected(models.classifier)[:factuals], neighbours)
+
+
+def vae_of(models: Models) -> VAE:
+    """The VAE of models that have one."""
+    if models.vae is None:
+        raise InputError("a latent step needs a VAE, and there is none: give models with one")
+    return models.vae
+
+
+def fit_models(rows: EncodedData, settings: Settings, size: Preset, run: Run) -> Models:
+    """Classifier and VAE as training leaves them, with their BatchNorm layers."""
+    balance = float((rows.train_labels == 0).sum() / (rows.train_labels == 1).sum())
+    classifier = fit_classifier(
+        rows.train,
+        rows.train_labels,
+        class_weights=(1.0, balance if settings.positive_weight is None else settings.positive_weight),
+        run=run,
+    )
+    training = VAETraining(
+        mean_epochs=size.mean_epochs, std_epochs=size.std_epochs, std_learning_rate=settings.std_learning_rate
+    )
+    vae = fit_vae(rows.train, _LATENT_DIM, centers=settings.centers, training=training, run=run)
+    return SearchModels(classifier, vae)
+
+
+def local_search(
+    models: Models,
+    method: str,
+    factual: Float[Tensor, "n D"],
+    *,
+    fidelity: float = 0.0,
+    **options: Any,
+) -> Trajectory:
+    """Search by gradient steps, as all experiments and benchmarks do.
+
+    Args:
+        models: The fitted models.
+        method: A method that takes gradient steps.
+        factual: The rows to start from.
+        fidelity: α, the weight of the fidelity term; without it the term is left out.
+        options: As of `traverse`.
+    """
+    model, metric = geometry_of(method, models)
+    return traverse(model, metric, Objective(models.classifier, fidelity=fidelity), factual, **options)
 
 
 def reproduce(
@@ -85,8 +257,8 @@ def reproduce(
     progress: bool | None = None,
 ) -> dict[str, Any]:
     """Run the experiment for every seed and write results, tables, figures and the report to `out`."""
-    from counterpath.experiments.tabular_figures import draw_all
-    from counterpath.explanation.report import write_report
+    from counterpath.experiments.figures import draw_tabular
+    from counterpath.explanation.report.build import write_report
 
     size, where = choose("preset", preset, PRESETS), resolve_device(device)
     data = load(choose("experiment", dataset, EXPERIMENTS))
@@ -102,7 +274,7 @@ def reproduce(
     write_json(out / "results.json", results)
     write_text(out / "table.md", tables.markdown(results))
     tables.frame(results).to_csv(out / "table.csv", index=False)
-    draw_all(results, out / "figures")
+    draw_tabular(results, out / "figures")
     write_report(
         out / "report.html",
         f"Counterpath: {tables.TITLES[dataset]}",
@@ -111,6 +283,13 @@ def reproduce(
         lead=tables.caption(results),
     )
     return results
+
+
+def timed(job: Callable[..., R], *arguments: Any, **options: Any) -> tuple[R, float]:
+    """What a job returns, and how many seconds it took."""
+    started = time.perf_counter()
+    result = job(*arguments, **options)
+    return result, time.perf_counter() - started
 
 
 def fingerprint(study: Study, damping: float) -> str:
@@ -148,13 +327,8 @@ def measure_local(study: Study, name: str, fidelity: float, damping: float, prog
     """What is measured of the paths of a local method, and how long the search took."""
     options: dict[str, Any] = {"steps": STEPS[-1], "damping": damping, "fidelity": fidelity, "progress": progress}
     label = f"{name}{' with fidelity' if fidelity else ''}"
-    started = time.perf_counter()
-    paths = local_search(study.models, name, study.factual, name=label, **options)
-    seconds = torch.tensor(time.perf_counter() - started)
-    measured = measure_steps(study, paths) | {"seconds": seconds}
-    if name in OPTIMIZERS:
-        measured["riemannian_length"] = _riemannian_length(study.vae, paths.z)
-    return measured
+    paths, seconds = timed(partial(local_search, study.models, name, study.factual, name=label, **options))
+    return measure_steps(study, paths) | {"seconds": torch.tensor(seconds)}
 
 
 def measure_steps(study: Study, paths: Trajectory) -> Measured:
@@ -187,17 +361,6 @@ def _measure_path(study: Study, x: Float[Tensor, "t n D"], at: float) -> Measure
     return {f"path_length@{at}": path_length(path), f"turning@{at}": turning(path)}
 
 
-def _riemannian_length(vae: VAE, z: Tensor) -> Tensor:
-    """Σ √(δᵀMδ) over the steps, with the pull-back metric at the middle of each."""
-    field = metric_field(vae.linearize, pullback)
-    total = torch.zeros(z.shape[1], dtype=torch.float64, device=z.device)
-    for before, after in itertools.pairwise(z):
-        step = (after - before).double()
-        metric = map_blocks(field, 0.5 * (before + after))
-        total += (step[:, None] @ metric @ step[..., None])[:, 0, 0].clamp_min(0).sqrt()
-    return total.float()
-
-
 # Baselines: one row each, no path.
 
 
@@ -225,33 +388,24 @@ def measure_geodesic(study: Study, progress: bool | None) -> Measured:
 
     `leaping_ld_max@0` is the greatest LD over the points of a path that `geodesic` returns: those on the data.
     """
-    times = [time.perf_counter()]
-    roadmap = build_roadmap(study)
-    times.append(time.perf_counter())
-    roadmap.shortest_paths(roadmap.conditional(None), Target(1))
-    times.append(time.perf_counter())
-    data, feasible = _held_out_distances(study), FeasibleSet.of(study.encoder, study.factual, immutable=False)
+    roadmap, graph = timed(build_roadmap, study)
+    _, routing = timed(lambda: roadmap.shortest_paths(roadmap.conditional(None), Target(1)))
+    some, others = study.data.train[:_HELD_OUT], study.data.train[_HELD_OUT:]
+    apart = Neighbours(others, study.neighbours.weights).nearest(some)[0][:, 0]
+    data = Plausibility(study.neighbours, float(apart.quantile(0.95)), float(apart.square().mean().sqrt()))
+    feasible = FeasibleSet.of(study.encoder, study.factual, immutable=False)
     decoder = ResidualDecoder.of(study.vae, feasible, generative=True, keep_residual=False)
 
     def search(confidence: float, *, refine: bool = True) -> RoutePoints:
         target = Target(1, confidence=confidence)
+        validator = Validator(study.predict_proba, study.vae, target, data)
+        return refined_routes(roadmap, decoder, target, validator, refine=refine, progress=progress)
 
-        def is_valid(x: Tensor) -> Tensor:
-            return target.is_reached(study.predict_proba(x))
-
-        return refined_routes(
-            roadmap, decoder, target, study.predict_proba, is_valid, data, refine=refine, progress=progress
-        )
-
-    times.append(time.perf_counter())
-    search(THRESHOLDS[0], refine=False)
-    times.append(time.perf_counter())
+    _, unrefined = timed(search, THRESHOLDS[0], refine=False)
     measured: Measured = {}
     for threshold in THRESHOLDS:
-        paths = search(threshold)
+        paths, refined = timed(search, threshold)
         if threshold == THRESHOLDS[0]:
-            times.append(time.perf_counter())
-            graph, routing, _, unrefined, refined = (after - before for before, after in itertools.pairwise(times))
             ld = data.distance(paths.x)
             returned = plausible_points(paths.row, ld, data.typical)
             measured |= {
@@ -287,13 +441,6 @@ def build_roadmap(study: Study) -> Roadmap:
     train, predict_proba = study.data.train, study.predict_proba
     landmarks = Landmarks.of(study.vae, study.encoder.round, train, predict_proba(train), predict_proba, 0)
     return Roadmap.build(CostField.of(study.vae, pullback, landmarks.z, None), landmarks, None, 0)
-
-
-def _held_out_distances(study: Study) -> Plausibility:
-    """The training rows, and how far some of them are from the others."""
-    some, others = study.data.train[:_HELD_OUT], study.data.train[_HELD_OUT:]
-    ld = Neighbours(others, study.neighbours.weights).nearest(some)[0][:, 0]
-    return Plausibility(study.neighbours, float(ld.quantile(0.95)), float(ld.square().mean().sqrt()))
 
 
 def measure_at_confidence(
@@ -338,23 +485,13 @@ def pad_paths(row: Int[Tensor, "p"], x: Float[Tensor, "p D"], count: int) -> Flo
 def summarize(study: Study, size: Preset, run: Run, folder: Path, damping: float) -> dict[str, Any]:
     """Everything about a seed that is not one number a row."""
     data, classifier = study.data, study.classifier
+    rejected = len(data.correctly_rejected(classifier))
 
     def trade_off(name: str, compute: Callable[..., Measured], *arguments: Any) -> dict[str, float]:
         return _flip_and_distance(_cached(folder / f"{name}.safetensors", partial(compute, *arguments)))
 
     return {
-        "protocol": {
-            "train_rows": len(data.train),
-            "test_rows": len(data.test),
-            "test_negatives": int((data.test_labels == 0).sum()),
-            "factuals": len(study.factual),
-            "damping": damping,
-        },
-        "classifier": {
-            "balanced_accuracy_train": balanced_accuracy(classifier, data.train, data.train_labels),
-            "balanced_accuracy_test": balanced_accuracy(classifier, data.test, data.test_labels),
-            "correct_negatives": len(data.correctly_rejected(classifier)),
-        },
+        **describe(data, classifier, rejected, factuals=len(study.factual), damping=damping),
         "uncertainty": {
             **asdict(_calibrate(study, study.vae)),
             "bandwidth": float(study.vae.precision.bandwidth[0]),

@@ -59,6 +59,10 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         fallback: Where a local search finds nothing, take the line to the nearest landmark that the model accepts.
         refine: Let a `geodesic` end as close to the row as it can, and relax its path.
         allow_copies: Whether a counterfactual may be equal to a training row; False for privacy.
+        staged: Whether the points of a path are made steps that people can take: no feature goes back and forth, and at
+            most two change at a time. Without it, paths are as the search went.
+        avoid_unseen: Whether to avoid pairs of categories, and of a category and a tenth of a number, that no training
+            row has. Where nothing else is found they are allowed, and the status names them.
         tf32: Round the factors of products to TF32 while searching on a GPU; what is returned is validated exactly.
         ambient_metric: What `geodesic` measures steps by: "data", rows as they are, or "classifier", rows as the
             classifier represents them.
@@ -95,6 +99,8 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         fallback: bool = True,
         refine: bool = True,
         allow_copies: bool = True,
+        avoid_unseen: bool = True,
+        staged: bool = True,
         tf32: bool = False,
         ambient_metric: str = "data",
         uncertainty_cost: bool = True,
@@ -120,6 +126,8 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         self.fallback = fallback
         self.refine = refine
         self.allow_copies = allow_copies
+        self.avoid_unseen = avoid_unseen
+        self.staged = staged
         self.tf32 = tf32
         self.ambient_metric = ambient_metric
         self.uncertainty_cost = uncertainty_cost
@@ -178,6 +186,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         should_stop: ShouldStop | None = None,
         paths: str = ALL,
         lock: Iterable[str] = (),
+        unlock: Iterable[str] = (),
         directions: Mapping[str, str] | None = None,
         ranges: Mapping[str, Any] | None = None,
         max_changes: int | None = None,
@@ -197,11 +206,12 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
             paths: How much of every path to keep: "all" of it, only its "milestones", which tell it in a few steps, or
                 nothing but its "end". All else is the same, and the result of many rows is smaller.
             lock: Features that must not change, beside the schema's immutable ones.
+            unlock: Features that may change though they are not actionable by the schema.
             directions: By feature "up" or "down", the only way in which it may change from what it is.
             ranges: By feature where it must stay: (low, high), either of them None for an open end, for numbers and
                 ordinal features; for others the categories that are allowed.
             max_changes: How many features may change.
-            feature_costs: By feature what changing it costs; 1 for those that are not qualified_name.
+            feature_costs: By feature what changing it costs; 1 for those that are not named.
             plans: How many different counterfactuals to find for every row.
 
         Raises:
@@ -214,6 +224,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
             paths=paths,
             plans=plans,
             lock=lock,
+            unlock=unlock,
             directions=directions or {},
             ranges=ranges or {},
             max_changes=max_changes,
@@ -301,7 +312,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         """Write everything that was fitted into a model directory, atomically.
 
         It holds the training rows (encoded), because distances to the data need them. A model, generator or
-        method of the user's own is not stored but qualified_name, and asked for by `load`.
+        method of the user's own is not stored but named, and asked for by `load`.
         """
         config, tensors = pack(self._models())
         config |= {

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from numbers import Real
 from typing import Any
 
-from counterpath.data.constraints import Constraints, parse_count
+from counterpath.data.constraints import CONSTRAINTS, Constraints, parse_count
 from counterpath.data.schema import Number, Schema
 from counterpath.explanation import Explanation
 from counterpath.explanation.tables import ALL, PLAN, check_keep
@@ -26,6 +26,8 @@ SEARCH_SETTINGS = (
     "fidelity",
     "refine",
     "allow_copies",
+    "avoid_unseen",
+    "staged",
     "tf32",
 )
 """The parameters of an Explainer on which the answers of every method depend."""
@@ -48,6 +50,7 @@ class Request:
     paths: str = ALL
     plans: int = 1
     lock: Iterable[str] = ()
+    unlock: Iterable[str] = ()
     directions: Mapping[str, str] = field(default_factory=dict)
     ranges: Mapping[str, Any] = field(default_factory=dict)
     max_changes: int | None = None
@@ -55,11 +58,12 @@ class Request:
     time_limit: float | int | None = None
 
     def __post_init__(self) -> None:
-        lock = (self.lock,) if isinstance(self.lock, str) else tuple(self.lock)  # one name alone will do
-        object.__setattr__(self, "lock", lock)
-        for name in ("directions", "ranges", "feature_costs"):
+        for name in ("lock", "unlock"):
+            names = getattr(self, name) or ()
+            object.__setattr__(self, name, (names,) if isinstance(names, str) else tuple(names))  # one alone will do
+        for name, empty in vars(Constraints()).items():
             if getattr(self, name) is None:
-                object.__setattr__(self, name, {})
+                object.__setattr__(self, name, empty)
         if self.method is not None:
             resolve_method(self.method)
         check_keep(self.paths)
@@ -75,20 +79,18 @@ class Request:
         Raises:
             InputError: A constraint cannot be used; the message names it and the feature.
         """
-        return Constraints.of(
-            schema,
-            lock=self.lock,
-            directions=self.directions,
-            ranges=self.ranges,
-            max_changes=self.max_changes,
-            feature_costs=self.feature_costs,
-        )
+        return Constraints.of(schema, **{name: getattr(self, name) for name in CONSTRAINTS})
 
     def to_json(self) -> dict[str, Any]:
         """As values of JSON, from which `from_json` makes an equal request; a method of the user's own by its name."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         method = self.method.name if isinstance(self.method, Method) else self.method
-        return values | {"method": method, "lock": list(self.lock), "ranges": _plain_ranges(self.ranges)}
+        return values | {
+            "method": method,
+            "lock": list(self.lock),
+            "unlock": list(self.unlock),
+            "ranges": _plain_ranges(self.ranges),
+        }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Request":
@@ -101,17 +103,12 @@ class Request:
         for name in value:
             choose("part of a request", str(name), dict.fromkeys(names))
         constraints = Constraints.from_json({name: value[name] for name in CONSTRAINTS if name in value})
-        given = {name: value[name] for name in names if name in value}
-        return cls(**given | {"lock": constraints.lock, "ranges": constraints.ranges})
+        return cls(**dict(value) | vars(constraints))
 
     @property
     def key(self) -> str:
         """Equal for requests that can be searched for together. It tells 1 from True and from 1.0."""
         return json.dumps(self.to_json() | {"method": repr(self.method)}, sort_keys=True, default=repr)
-
-
-CONSTRAINTS = tuple(Constraints().to_json())
-"""The parts of a request that say what may change."""
 
 
 def record(request: Request, constraints: Constraints, method: Method, settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -107,7 +107,7 @@ def _check_dtype(name: str) -> None:
 
 
 def _to_json(value: Any) -> Any:
-    """A scalar, or the lists of a status: binding constraints, which have names, and imputed columns."""
+    """A scalar, or the lists of a status: binding constraints, which have names, unseen pairs and imputed columns."""
     plain = value.item() if isinstance(value, np.generic) else value
     if isinstance(plain, float) and not math.isfinite(plain):
         return {_FLOAT: str(plain)}
@@ -137,7 +137,7 @@ def dumps(frames: Mapping[str, pd.DataFrame], rest: Mapping[str, Any]) -> str:
     """The text of a file that holds tables and other values."""
     tables = {name: frame_to_json(frame) for name, frame in frames.items()}
     value = {"format": FORMAT, "version": VERSION, **rest, "frames": tables}
-    return json.dumps(value, allow_nan=False, ensure_ascii=False)
+    return json.dumps(value, allow_nan=False, ensure_ascii=False, default=dict)  # a mapping need not be a dict
 
 
 def loads(source: str | Path) -> tuple[dict[str, pd.DataFrame], dict[str, Any]]:
@@ -158,13 +158,6 @@ def loads(source: str | Path) -> tuple[dict[str, pd.DataFrame], dict[str, Any]]:
         raise InputError(f"{name} is a damaged explanation: it has no tables; write it again")
     frames = {key: frame_from_json(table) for key, table in value["frames"].items()}
     return frames, value
-
-
-def write_csv(table: pd.DataFrame, path: Path) -> Path:
-    """Write a table as `stream_csv` does to a file."""
-    with atomic(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-        stream_csv(table, file)
-    return path
 
 
 def stream_csv(table: pd.DataFrame, stream: TextIO) -> None:
@@ -192,6 +185,7 @@ def index_labels(table: pd.DataFrame) -> list[str]:
 STATUS_TYPES = {
     "fallback": pa.bool_(),
     "binding": pa.list_(pa.struct({"kind": pa.string(), "feature": pa.string(), "reach": pa.float64()})),
+    "unseen_pairs": pa.list_(pa.string()),
     "imputed": pa.list_(pa.string()),
 }
 """The types of the columns of a status that are not text: a list that is empty in every row does not say its own."""

@@ -176,16 +176,11 @@ def _shortest(lengths: NDArray[np.float64], most: int) -> list[int]:
         origins.append(through.argmin(axis=0))
         reached = through.min(axis=0)
         if reached[last] + steps * price < cost:
-            cost, route = reached[last] + steps * price, _trace(origins, last)
+            cost, route = reached[last] + steps * price, [last]
+            for origin in reversed(origins):  # from where a point is reached best, for each step but the first
+                route.append(int(origin[route[-1]]))
+            route = [0, *reversed(route)]
     return route
-
-
-def _trace(origins: list[NDArray[np.int64]], last: int) -> list[int]:
-    """The route to the last point, given for each step but the first from where a point is reached best."""
-    route = [last]
-    for origin in reversed(origins):
-        route.append(int(origin[route[-1]]))
-    return [0, *reversed(route)]
 
 
 def _without_noise(values: list[Any]) -> list[Any]:

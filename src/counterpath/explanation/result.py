@@ -26,7 +26,7 @@ from counterpath.explanation.summary import By
 from counterpath.explanation.tables import BY_ROW, FILE, FRAMES, MILESTONES, PATH_BACK, PLAN, keep_of
 from counterpath.explanation.wording import Person, group_by_person
 from counterpath.utils.errors import InputError
-from counterpath.utils.files import write_text
+from counterpath.utils.files import atomic, write_text
 
 if TYPE_CHECKING:  # what is imported only to draw is imported where something is drawn
     from matplotlib.figure import Figure
@@ -56,6 +56,8 @@ def versions() -> dict[str, str]:
 
 MOST_PAGES = 200
 """How many people have a page of their own in a report unless more are asked for: a file of one megabyte."""
+_BESIDE = ("request", "note", "diagnostics", "quality", "provenance")
+"""What a file has beside the tables and the schema, as it is."""
 _ROWS_IN_A_TERMINAL = 10  # as many lines as stay in sight above the prompt
 _ROWS_IN_A_NOTEBOOK = 20  # a notebook scrolls
 
@@ -74,7 +76,8 @@ class Explanation:
         status: For each row `status` (a value of `StatusCode`), `reason` (a sentence), `fallback` (whether the search
             itself got stuck, and the fallback found it), `binding` (which constraints stand in the way of a
             counterfactual, a list of `kind`, `feature` and `reach`, as of `BindingConstraint`; empty where there is
-            one, or nothing is known) and `imputed` (a list of the columns that were filled in).
+            one, or nothing is known), `unseen_pairs` (pairs of features whose values nobody has together, where nothing
+            else was found) and `imputed` (a list of the columns that were filled in).
         outcome: For each row `class_before`, `probability_before`, `class_after` and `probability_after`: what the real
             model predicts for the row as asked and as returned, and how probable it finds the *target*. Nothing is
             predicted for a row with an unknown category.
@@ -193,7 +196,9 @@ class Explanation:
 
     @cached_property
     def _path_positions(self) -> dict[int, NDArray[np.intp]]:
-        return tables.path_positions(self.paths)
+        """By the position of a row, which lines of the paths are its own: one look at the table for all rows."""
+        groups: dict[Any, Any] = self.paths.groupby("row").indices
+        return {int(row): np.asarray(lines) for row, lines in groups.items()}
 
     @property
     def _count(self) -> int:
@@ -215,11 +220,14 @@ class Explanation:
         self, positions: list[int], index: pd.Index | None = None, request: dict[str, Any] | None = None
     ) -> "Explanation":
         """The rows at some positions, under another index and as the answer to another request if given."""
-        frames = {name: getattr(self, name).iloc[positions] for name in BY_ROW}
+        frames = self._frames(positions)
+        lines = [np.asarray(self._path_positions.get(row, ()), dtype=int) for row in positions]
+        numbers = np.repeat(np.arange(len(lines)), [len(steps) for steps in lines])  # positions among the chosen rows
+        paths = self.paths.iloc[np.concatenate([*lines, np.empty(0, int)])].assign(row=numbers)
         return replace(
             self,
             **frames if index is None else {name: frame.set_axis(index) for name, frame in frames.items()},
-            paths=tables.take_paths(self.paths, self._path_positions, positions),
+            paths=paths.astype({"row": self.paths["row"].dtype}).reset_index(drop=True),
             request=self.request if request is None else request,
             compute_measures=lambda: self._measures.iloc[positions],
         )
@@ -230,7 +238,17 @@ class Explanation:
 
         Columns: `feature`; `from` and `to` in original units; `change`, their difference, or "" where there is none.
         """
-        return tables.list_changes(self._frames, self.schema.names, self._numeric)
+        names = list(self.schema.names)
+        cells = tables.changed_cells(self.changed, names)
+        old, new = ({name: frame[name].tolist() for name in names} for frame in (self.factuals, self.counterfactuals))
+        columns = {
+            "feature": [name for _, name in cells],
+            "from": [old[name][row] for row, name in cells],
+            "to": [new[name][row] for row, name in cells],
+            "change": [new[name][row] - old[name][row] if name in self._numeric else "" for row, name in cells],
+        }
+        index = self.factuals.index[[row for row, _ in cells]]
+        return pd.DataFrame(columns, index=index, dtype=object).astype({"feature": str})
 
     @cached_property
     def sentences(self) -> pd.Series:
@@ -287,7 +305,11 @@ class Explanation:
 
     @cached_property
     def _ranges(self) -> dict[str, tuple[float, float]]:
-        return tables.value_ranges(self.factuals, self.counterfactuals, self._numeric)
+        """The smallest and the largest value of each numeric feature, in the rows as asked and as returned."""
+        both = pd.concat(
+            [frame[sorted(self._numeric)].astype(float) for frame in (self.factuals, self.counterfactuals)]
+        )
+        return {str(name): (float(values.min()), float(values.max())) for name, values in both.items()}
 
     @property
     def _chosen(self) -> bool:
@@ -304,14 +326,11 @@ class Explanation:
     def _headline(self) -> str:
         return wording.headline(self.status["status"].tolist(), self.request, self._person.tolist())
 
-    @property
-    def _frames(self) -> dict[str, pd.DataFrame]:
-        return {name: getattr(self, name) for name in BY_ROW}
+    def _frames(self, positions: list[int]) -> dict[str, Any]:
+        return {name: getattr(self, name).iloc[positions] for name in BY_ROW}
 
     def _describe(self, positions: Iterable[int]) -> list[wording.Row]:
-        chosen = list(positions)
-        frames = {name: frame.iloc[chosen] for name, frame in self._frames.items()}
-        return wording.describe_rows(frames, self.schema.names, self._numeric, self.request)
+        return wording.describe_rows(self._frames(list(positions)), self.schema.names, self._numeric, self.request)
 
     def _people(self, most: int, steps: bool = False) -> list[Person]:
         """The first people, at least one, whole: with all their plans, and the steps of each if they are wanted."""
@@ -333,9 +352,9 @@ class Explanation:
         return self.to_text()
 
     def _repr_html_(self) -> str:
-        from counterpath.explanation import notebook
+        from counterpath.explanation.report.build import render_notebook
 
-        return notebook.render(self._headline, self._people(_ROWS_IN_A_NOTEBOOK // self.plans), self._count)
+        return render_notebook(self._headline, self._people(_ROWS_IN_A_NOTEBOOK // self.plans), self._count)
 
     def plot_changes(self, path: str | Path | None = None) -> "Figure":
         """Draw how often each feature changes in the rows that were found, by how much, and in which direction.
@@ -385,15 +404,7 @@ class Explanation:
     def to_json(self, path: str | Path | None = None) -> str:
         """The explanation as JSON text, from which `from_json` makes an equal one; also written to `path`, if given."""
         frames = {name: getattr(self, name) for name in FRAMES} | {"measures": self._measures}
-        rest = {
-            "schema": self.schema.to_json(),
-            "request": self.request,
-            "note": self.note,
-            "diagnostics": self.diagnostics,
-            "quality": dict(self.quality),
-            "provenance": dict(self.provenance),
-        }
-        text = io.dumps(frames, rest)
+        text = io.dumps(frames, {"schema": self.schema.to_json()} | {name: getattr(self, name) for name in _BESIDE})
         if path is not None:
             write_text(Path(path), text)
         return text
@@ -403,16 +414,8 @@ class Explanation:
         """The explanation in a text that `to_json` wrote, or in the file that holds it."""
         frames, rest = io.loads(source)
         try:
-            return cls(
-                **{name: frames[name] for name in FRAMES},
-                schema=Schema.from_json(rest["schema"]),
-                request=rest["request"],
-                note=rest["note"],
-                compute_measures=frames["measures"],
-                diagnostics=rest["diagnostics"],
-                quality=rest["quality"],
-                provenance=rest["provenance"],
-            )
+            fields: dict[str, Any] = {name: frames[name] for name in FRAMES} | {name: rest[name] for name in _BESIDE}
+            return cls(**fields, schema=Schema.from_json(rest["schema"]), compute_measures=frames["measures"])
         except (KeyError, TypeError, AttributeError) as error:
             raise InputError(f"the explanation is damaged: {type(error).__name__} {error}; write it again") from error
 
@@ -441,7 +444,9 @@ class Explanation:
 
     def to_csv(self, path: str | Path) -> Path:
         """Write the table of `to_frame` as CSV; the rows' labels are called `row` if they have no name."""
-        return io.write_csv(self.to_frame(), Path(path))
+        with atomic(Path(path)) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+            io.stream_csv(self.to_frame(), file)
+        return Path(path)
 
     def to_parquet(self, path: str | Path) -> Path:
         """Write the table of `to_frame` as Parquet."""

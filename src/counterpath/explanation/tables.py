@@ -1,7 +1,7 @@
 """The tables of an explanation: their columns, the index with plans, which rows are meant, and what must hold."""
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from counterpath.data.schema import Schema
 from counterpath.data.status import StatusCode
 from counterpath.utils.errors import InputError, choose
 
-STATUS = ("status", "reason", "fallback", "binding", "imputed")
+STATUS = ("status", "reason", "fallback", "binding", "unseen_pairs", "imputed")
 OUTCOME = ("class_before", "probability_before", "class_after", "probability_after")
 PATH_FRONT = ("row", "step")
 PATH_BACK = ("probability", "uncertainty", "length", "map_x", "map_y")
@@ -81,50 +81,10 @@ def numeric_features(schema: Schema, frame: pd.DataFrame) -> frozenset[str]:
     return frozenset(name for name in names if is_numeric_dtype(frame[name]) and not is_bool_dtype(frame[name]))
 
 
-def value_ranges(old: pd.DataFrame, new: pd.DataFrame, names: Collection[str]) -> dict[str, tuple[float, float]]:
-    """The smallest and the largest value of each of some numeric features, in the rows as asked and as returned."""
-    both = {name: pd.concat([old[name].astype(float), new[name].astype(float)]) for name in sorted(names)}
-    return {name: (float(values.min()), float(values.max())) for name, values in both.items()}
-
-
 def changed_cells(changed: pd.DataFrame, features: Sequence[str]) -> list[tuple[int, str]]:
     """Which feature changed in which row, by position, row after row."""
     rows, columns = np.nonzero(changed[list(features)].to_numpy(bool))
     return [(row, features[column]) for row, column in zip(rows.tolist(), columns.tolist(), strict=True)]
-
-
-def list_changes(frames: Mapping[str, pd.DataFrame], features: Sequence[str], numeric: Collection[str]) -> pd.DataFrame:
-    """One row a changed feature, under the label of its row; see `Explanation.changes` for the columns.
-
-    Args:
-        frames: `factuals`, `counterfactuals` and `changed`.
-        features: The features, in the order in which their changes are listed.
-        numeric: Those that are numbers, and have a difference.
-    """
-    cells = changed_cells(frames["changed"], features)
-    old, new = ({name: frames[key][name].tolist() for name in features} for key in ("factuals", "counterfactuals"))
-    columns = {
-        "feature": [name for _, name in cells],
-        "from": [old[name][row] for row, name in cells],
-        "to": [new[name][row] for row, name in cells],
-        "change": [new[name][row] - old[name][row] if name in numeric else "" for row, name in cells],
-    }
-    index = frames["factuals"].index[[row for row, _ in cells]]
-    return pd.DataFrame(columns, index=index, dtype=object).astype({"feature": str})
-
-
-def path_positions(paths: pd.DataFrame) -> dict[int, NDArray[np.intp]]:
-    """By the position of a row, which lines of a table of paths are its own: one look at the table for all rows."""
-    groups: dict[Any, Any] = paths.groupby("row").indices
-    return {int(row): np.asarray(lines) for row, lines in groups.items()}
-
-
-def take_paths(paths: pd.DataFrame, lines: Mapping[int, NDArray[np.intp]], rows: list[int]) -> pd.DataFrame:
-    """The paths of a few rows, whose positions are now counted among these; `lines` as of `path_positions`."""
-    taken = [np.asarray(lines.get(row, ()), dtype=int) for row in rows]
-    numbers = np.repeat(np.arange(len(rows)), [len(steps) for steps in taken])
-    chosen = paths.iloc[np.concatenate([*taken, np.empty(0, int)])].assign(row=numbers)
-    return chosen.astype({"row": paths["row"].dtype}).reset_index(drop=True)
 
 
 def plan_index(index: pd.Index, plans: int) -> pd.Index:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from counterpath.data.constraints import CONSTRAINTS
 from counterpath.data.status import FOUND, BindingConstraint, Cause, Status, StatusCode
 from counterpath.explanation.tables import PLAN, PLANS, changed_cells, labels_without_plan, plan_numbers, plans_held
 
@@ -155,11 +156,15 @@ _CAUSES = {
 _BINDING = {
     "immutable": "{} is immutable",
     "lock": "{} is locked",
+    "not_actionable": "{} is not something that people can change",
     "up": "{} may only go up",
     "down": "{} may only go down",
     "range": "{} must stay within its range",
     "max_changes": "at most {} features may change",
 }
+
+
+_UNSEEN = "Nobody in the training rows has these values together: {}. Nothing else was found."
 
 
 def reason(status: Status, probability_after: float, confidence: float) -> str:
@@ -171,7 +176,9 @@ def reason(status: Status, probability_after: float, confidence: float) -> str:
         confidence: The probability that was asked for.
     """
     if status.code.found:
-        return _FALLBACK if status.fallback else status.code.text
+        found = _FALLBACK if status.fallback else status.code.text
+        pairs = listed([f"{one} and {other}" for one, other in status.unseen_pairs])
+        return f"{found} {_UNSEEN.format(pairs)}" if pairs else found
     if not status.binding:
         return f"{_CAUSES.get(status.cause, status.code.text)} {status.detail}".strip()
     named = [f"{_constraint(each)} (else {probability(each.reach)})" for each in status.binding]
@@ -515,11 +522,7 @@ REQUEST_MEANINGS = {
     "plan": "which of them is shown",
     "paths": "how much of each path is kept",
     "time_limit": "how long to search at most",
-    "lock": "features that must not change, beside immutable ones",
-    "directions": "the only way in which a feature may change",
-    "ranges": "where a feature must stay",
-    "max_changes": "how many features may change",
-    "feature_costs": "how hard a feature is to change; others have 1",
+    **{name: kind.meaning for name, kind in CONSTRAINTS.items()},
     "model": "the model under explanation",
     "seed": "of all randomness",
     "max_steps": "the most steps of a search",
@@ -531,6 +534,8 @@ REQUEST_MEANINGS = {
     "fidelity": "how much staying close weighs in the search",
     "refine": "a geodesic ends as close to the person as it can",
     "allow_copies": "a counterfactual may be equal to a training row",
+    "staged": "on a path no feature goes back and forth, and few change at a time",
+    "avoid_unseen": "pairs of values that no training row has are avoided",
     "tf32": "products are rounded while searching on a GPU",
     "representation_layer": "the layer that stands for what the model sees",
     "ambient_metric": "what steps are measured by",

@@ -17,21 +17,9 @@ from counterpath.explanation import wording
 from counterpath.explorer import elements, state
 from counterpath.explorer.loading import LoadedModel
 from counterpath.explorer.state import BOTH, MOST_MATCHES, FeatureConstraint, RowTable
-from counterpath.search.methods import NEAREST, method_names, resolve_method
+from counterpath.search.methods import method_names, resolve_method
 from counterpath.utils.errors import CounterpathError
 
-METHOD_DESCRIPTIONS = {
-    "geodesic": "the cheapest realistic way through the whole data, then relaxed",
-    "rsgd": "downhill in the latent space; leaving the data is expensive",
-    "rsgd-c": "the same, in the terms in which the classifier sees rows",
-    "sgd": "plain descent in the latent space; may leave the data",
-    "flow": "plain descent in the latent space of a normalizing flow",
-    "wachter": "plain descent on the values themselves; ignores the data",
-    "ambient": "descent on the values, as the classifier sees them",
-    "face": "from one training row to the next, until one is accepted",
-    NEAREST: "straight to the nearest training row that is accepted",
-}
-"""What each method does, for people who choose one."""
 _DIRECTIONS = {BOTH: "up or down", UP: "only up", DOWN: "only down"}
 _TYPING_PAUSE = 0.2
 """Seconds without a keystroke after which edited values are predicted: not after every digit, and without a wait."""
@@ -39,7 +27,7 @@ _TYPING_PAUSE = 0.2
 
 def available_methods(explainer: Explainer) -> list[str]:
     """The methods for which all that they need was fitted, the explainer's own first."""
-    names = dict.fromkeys([resolve_method(explainer.method).name, *METHOD_DESCRIPTIONS, *method_names()])
+    names = dict.fromkeys([resolve_method(explainer.method).name, *method_names()])
     return [name for name in names if explainer.can_search(name)]
 
 
@@ -122,7 +110,7 @@ class RequestForm:
 
     def _describe_method(self) -> None:
         name = str(self.fields.method.value)
-        self._description.set_text(f"{name}: {METHOD_DESCRIPTIONS.get(name, 'a method of your own')}.")
+        self._description.set_text(f"{name}: {resolve_method(name).description}.")
 
 
 class RowPicker:

@@ -75,7 +75,8 @@ def save(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, Tensor])
         temporary = _temporary(folder)
         temporary.mkdir()
         for name, content in {**files, _MANIFEST: _manifest(files)}.items():
-            _write(temporary / name, content)
+            with atomic(temporary / name) as part:
+                part.write_bytes(content)
         sync_folder(temporary)
         if not _vacant(folder):
             folder.rename(_aside(folder))
@@ -102,8 +103,13 @@ def load(folder: Path, device: str | torch.device = "cpu") -> tuple[dict[str, An
             f"{error.filename or folder} cannot be read ({error.strerror}): check its permissions and the disk, and "
             "that nobody else is saving to it"
         ) from error
-    config = _unpack_config(folder / _CONFIG, files[_CONFIG])
-    tensors = _unpack_tensors(folder / _WEIGHTS, files[_WEIGHTS])
+    config = _parse(files[_CONFIG])
+    if not isinstance(config, dict):
+        _refuse(folder / _CONFIG, "is not a JSON object", files[_CONFIG])
+    try:
+        tensors: dict[str, Tensor] = safetensors.load(files[_WEIGHTS])
+    except Exception as error:  # the parser's, and whatever torch says to sizes and types that the parser lets pass
+        _refuse(folder / _WEIGHTS, f"is not a safetensors file ({_first_line(error)})", files[_WEIGHTS])
     return config, {name: tensor.to(device) for name, tensor in tensors.items()}
 
 
@@ -164,7 +170,9 @@ def _insist_text_keys(value: Any, where: str) -> None:
 
 def _pack_tensors(tensors: Mapping[str, Tensor]) -> bytes:
     try:
-        copies = {name: _copy(tensor) for name, tensor in tensors.items()}
+        copies = {
+            name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()
+        }
         content: bytes = safetensors.save(copies)
         safetensors.load(content)  # some names and types can be written and not be read
     except Exception as error:
@@ -173,25 +181,6 @@ def _pack_tensors(tensors: Mapping[str, Tensor]) -> bytes:
             "or booleans, under ordinary names"
         ) from error
     return content
-
-
-def _copy(tensor: Tensor) -> Tensor:
-    return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
-
-
-def _unpack_config(path: Path, content: bytes) -> dict[str, Any]:
-    config = _parse(content)
-    if not isinstance(config, dict):
-        _refuse(path, "is not a JSON object", content)
-    return config
-
-
-def _unpack_tensors(path: Path, content: bytes) -> dict[str, Tensor]:
-    try:
-        tensors: dict[str, Tensor] = safetensors.load(content)
-    except Exception as error:  # the parser's, and whatever torch says to sizes and types that the parser lets pass
-        _refuse(path, f"is not a safetensors file ({_first_line(error)})", content)
-    return tensors
 
 
 def _json(value: Any) -> bytes:
@@ -215,12 +204,10 @@ def _first_line(error: Exception) -> str:
 
 
 def _manifest(files: Mapping[str, bytes]) -> bytes:
-    entries = {name: {"size": len(content), "sha256": _digest(content)} for name, content in files.items()}
+    entries = {
+        name: {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()} for name, content in files.items()
+    }
     return _json({"format": FORMAT, "version": VERSION, "files": entries})
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
 
 
 def _read_manifest(folder: Path) -> bytes:
@@ -272,7 +259,7 @@ def _read_verified(folder: Path) -> dict[str, bytes]:
         content = files[name] = path.read_bytes()
         if len(content) != entry["size"]:
             _refuse(path, f"is truncated or damaged: {len(content)} bytes instead of {entry['size']!r}", content)
-        if _digest(content) != entry["sha256"]:
+        if hashlib.sha256(content).hexdigest() != entry["sha256"]:
             _refuse(path, "is damaged: its SHA-256 is not the one in the manifest", content)
     if _manifest(files) != manifest:
         _refuse(folder / _MANIFEST, "is damaged: it is not as it was written")
@@ -326,11 +313,6 @@ def _sweep(folder: Path) -> None:
         shutil.rmtree(leftover)
 
 
-def _write(path: Path, content: bytes) -> None:
-    with atomic(path) as temporary:
-        temporary.write_bytes(content)
-
-
 M = TypeVar("M", bound=nn.Module)
 
 _PROBES = 64  # rows on which a user's model is tried at load: enough to tell another one, and fast
@@ -361,7 +343,8 @@ def pack(models: FittedModels) -> tuple[dict[str, Any], dict[str, Tensor]]:
         config["generator"] |= {"kind": "own", "name": qualified_name(generator.autoencoder)}
         tensors |= _prefixed("generator", precision.state_dict())
     else:
-        config["generator"] |= {"kind": "vae", **_shape(generator)}
+        widths = [layer.out_features for layer in generator.encoder if isinstance(layer, nn.Linear)][:-1]
+        config["generator"] |= {"kind": "vae", "hidden": widths, "output": generator.output}
         tensors |= _prefixed("generator", generator.state_dict())
     if models.landmarks is not None:
         tensors |= {f"landmarks.{name}": getattr(models.landmarks, name) for name in _LANDMARKS}
@@ -405,18 +388,25 @@ def unpack(
             encoder, explained, latent, flow, rows, held_out, tensors["probabilities"], landmarks, config["seed"]
         )
         for name in config["methods"]:
+            if name not in (method.name, *method_names()):
+                continue  # a method of the user's own, which is fitted again when it is used again
             fitted = method if name == method.name else resolve_method(name)
             its_tensors = _under(f"methods.{name}", tensors)
             models.states[name] = fitted, fitted.state_from_tensors(models.setup, options, its_tensors)
-    if explained.kind != "own":
-        _insist_same(models, model)
+    if explained.kind != "own":  # a user's model must answer as it did when the explainer was fitted
+        probe, expected = explained.predict_proba(rows[:_PROBES]), models.probabilities[:_PROBES]
+        if probe.shape != expected.shape or bool(((probe - expected).abs() > _CLOSE).any()):
+            raise InputError(
+                f"the given model ({qualified_name(model)}) predicts otherwise than {explained.name}, for which this "
+                "explainer was fitted: give that model, or fit an explainer for this one"
+            )
     return models
 
 
 def parameters_to_json(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """An explainer's parameters as JSON.
 
-    Labels need not be text there, so their weights are a list of pairs; a method of the user's own is qualified_name.
+    Labels need not be text there, so their weights are a list of pairs; a method of the user's own is named.
     """
     weights, method = parameters["class_weight"], parameters["method"]
     pairs = [[label, weight] for label, weight in weights.items()] if isinstance(weights, Mapping) else weights
@@ -478,27 +468,12 @@ def _explained_model(
         raise InputError(
             f"this explainer explains a model of yours, {stored['name']}, which is not stored with it: load(…, model=…)"
         )
-    rows = tensors["rows"]
     if stored["kind"] == "torch":
-        explained = torch_subject(model, rows, stored["layer"], stored["name"], classes)
-    else:
-        agreement = stored["agreement"] and Agreement(**stored["agreement"])
-        classifier = _classifier(encoder, classes, tensors)
-        table = table_proba(model, encoder)
-        explained = ExplainedModel(
-            "black-box", stored["name"], classes, black_box_proba(model, encoder), classifier, agreement, table
-        )
-    return explained
-
-
-def _insist_same(models: FittedModels, model: Any) -> None:
-    """Raise an error unless a user's model answers as it did when the explainer was fitted."""
-    probe, expected = models.explained.predict_proba(models.rows[:_PROBES]), models.probabilities[:_PROBES]
-    if probe.shape != expected.shape or bool(((probe - expected).abs() > _CLOSE).any()):
-        raise InputError(
-            f"the given model ({qualified_name(model)}) predicts otherwise than {models.explained.name}, for which "
-            "this explainer was fitted: give that model, or fit an explainer for this one"
-        )
+        return torch_subject(model, tensors["rows"], stored["layer"], stored["name"], classes)
+    agreement = stored["agreement"] and Agreement(**stored["agreement"])
+    classifier, proba = _classifier(encoder, classes, tensors), black_box_proba(model, encoder)
+    table = table_proba(model, encoder)
+    return ExplainedModel("black-box", stored["name"], classes, proba, classifier, agreement, table)
 
 
 def _generator(
@@ -529,11 +504,6 @@ def _generator(
     precision = RBFPrecision(space.latent, encoder.width, config["centers"], zeta=config["zeta"])
     space.precision = _filled(precision, "generator", tensors)
     return space.to(tensors["rows"])
-
-
-def _shape(vae: VAE) -> dict[str, Any]:
-    widths = [layer.out_features for layer in vae.encoder if isinstance(layer, nn.Linear)][:-1]
-    return {"hidden": widths, "output": vae.output}
 
 
 def _classifier(encoder: Encoder, classes: tuple[Any, ...], tensors: Mapping[str, Tensor]) -> Classifier:

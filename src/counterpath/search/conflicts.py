@@ -65,6 +65,8 @@ def _kind(feasible: FeasibleSet, constraints: Constraints, name: str, *, rises: 
         return "immutable"
     if name in constraints.lock:
         return "lock"
+    if name in constraints.not_actionable(feasible.encoder.schema):
+        return "not_actionable"
     direction = constraints.directions.get(name)
     if direction is not None and (direction == "up") != rises:
         return direction

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from counterpath.geometry.metric import METRICS, Metric
 from counterpath.models.classifier import probabilities
@@ -39,6 +40,7 @@ class Descent(Method):
 
     Args:
         name: What the method is called.
+        description: What it does, in a few words.
         space: A key of `SPACES`.
         metric: A key of `METRICS`, or a function `Linearization -> (n, d, d)`.
         step_rule: A key of `STEP_RULES`, or a function `(direction, gradient) -> step`.
@@ -51,6 +53,7 @@ class Descent(Method):
     def __init__(
         self,
         name: str,
+        description: str = Method.description,
         *,
         space: str = "vae",
         metric: str | Metric = "pullback",
@@ -59,7 +62,7 @@ class Descent(Method):
         choose("space", space, SPACES)
         if isinstance(metric, str):
             choose("metric", metric, METRICS)
-        self.name = name
+        self.name, self.description = name, description
         self.space = space
         self.metric = metric
         self.step_rule = choose("step rule", step_rule, STEP_RULES) if isinstance(step_rule, str) else step_rule
@@ -173,6 +176,8 @@ def _until_sure(problem: Problem, confidence: float) -> AtLegalRow:
     """Stop where the surrogate is that sure."""
     classifier, target = problem.setup.models.classifier, problem.target
     sure = replace(target, confidence=max(confidence, target.confidence))
-    return AtLegalRow(
-        problem.setup.encoder, lambda x: sure.is_reached(probabilities(classifier(x))), never_waits(classifier)
-    )
+
+    def is_sure(x: Tensor, factual: Tensor) -> Tensor:
+        return sure.is_reached(probabilities(classifier(x)))
+
+    return AtLegalRow(problem.setup.encoder, is_sure, never_waits(classifier))

@@ -117,6 +117,7 @@ class Face(Method):
     """The shortest chain of training rows to one that the model accepts."""
 
     name = "face"
+    description = "from one training row to the next, until one is accepted"
     returns_training_rows = True
 
     def fit(self, setup: SearchSetup, options: SearchOptions) -> FaceGraph:

@@ -313,7 +313,8 @@ class FeasibleSet:
 
     def legal(self, x: Float[Tensor, "p D"], row: Int[Tensor, "p"] | None = None) -> Float[Tensor, "p D"]:
         """The nearest feasible rows; `row` says to which row each belongs, by default one each."""
-        return legal(self.encoder, x, *((bound if row is None else bound[row]) for bound in (self.lower, self.upper)))
+        ends = (self.lower, self.upper, self.factual)
+        return legal(self.encoder, x, *((each if row is None else each[row]) for each in ends))
 
     def step_constraints(
         self, decoded: Float[Tensor, "n D"], *, keep_residual: bool, squashed: bool, generative: bool, conditional: bool
@@ -362,12 +363,16 @@ class FeasibleSet:
         return self.encoder.weights.to(self.factual)
 
 
-def legal(encoder: Encoder, x: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+def legal(encoder: Encoder, x: Tensor, lower: Tensor, upper: Tensor, factual: Tensor) -> Tensor:
     """The nearest legal rows within bounds, which are legal values or the factual ones."""
     if encoder.blocks:
         closed = encoder.rounding(x.device).categorical & (upper <= 0)
         x = torch.where(closed, -1, x)
-    return encoder.round(x).clamp(lower, upper)
+    found = encoder.round(x).clamp(lower, upper)
+    for column, axis in encoder.personal:
+        ends = (factual[:, column], lower[:, column], upper[:, column])
+        found[:, column] = axis.legal(x[:, column], *ends)
+    return found
 
 
 def _legal_range(encoder: Encoder, like: Tensor) -> tuple[Tensor, Tensor]:

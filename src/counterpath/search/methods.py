@@ -1,17 +1,5 @@
 """The methods by name: built in, or registered by other packages; and the one way in which they are run.
 
-| name | space | how |
-|---|---|---|
-| `wachter` | X | gradient descent |
-| `ambient` | X | Riemannian descent under M_X, the pull-back by the classifier's representation |
-| `sgd` | latent space of the VAE | gradient descent |
-| `rsgd` | latent space of the VAE | Riemannian descent under M = JμᵀJμ + JσᵀJσ |
-| `rsgd-c` | latent space of the VAE | Riemannian descent under M̂, guided by the classifier |
-| `flow` | latent space of a normalizing flow | gradient descent |
-| `geodesic` | latent space of the VAE | shortest path over a roadmap, relaxed towards a geodesic |
-| `face` | X | shortest path over a graph of training rows |
-| `nearest` | X | the nearest training row that the model accepts |
-
 A package registers a method of its own as an entry point of the group `counterpath.methods`.
 """
 
@@ -40,17 +28,18 @@ ROWS_AT_ONCE = 16384
 memory."""
 
 
-METHODS: dict[str, Method] = {
-    "wachter": Descent("wachter", space="data", metric="euclidean"),
-    "ambient": Descent("ambient", space="data", metric="guided"),
-    "sgd": Descent("sgd", space="vae", metric="euclidean"),
-    "rsgd": Descent("rsgd", space="vae", metric="pullback"),
-    "rsgd-c": Descent("rsgd-c", space="vae", metric="guided"),
-    "flow": Descent("flow", space="flow", metric="euclidean"),
-    "geodesic": Geodesic(),
-    "face": Face(),
-    "nearest": Nearest(),
-}
+_BUILT_IN = (
+    Descent("wachter", "plain descent on the values themselves; ignores the data", space="data", metric="euclidean"),
+    Descent("ambient", "descent on the values, as the classifier sees them", space="data", metric="guided"),
+    Descent("sgd", "plain descent in the latent space; may leave the data", space="vae", metric="euclidean"),
+    Descent("rsgd", "downhill in the latent space; leaving the data is expensive", space="vae", metric="pullback"),
+    Descent("rsgd-c", "the same, in the terms in which the classifier sees rows", space="vae", metric="guided"),
+    Descent("flow", "plain descent in the latent space of a normalizing flow", space="flow", metric="euclidean"),
+    Geodesic(),
+    Face(),
+    Nearest(),
+)
+METHODS: dict[str, Method] = {method.name: method for method in _BUILT_IN}
 """The built-in methods.
 
 References:
@@ -140,6 +129,7 @@ def _package(point: EntryPoint) -> str:
 def _load(point: EntryPoint) -> Method:
     found = point.load()
     method = found() if isinstance(found, type) else found
-    if not isinstance(method, Method):
-        raise InputError(f"the method {point.name!r} of {_package(point)} is {method!r}; expected a Method")
+    if not isinstance(method, Method) or getattr(method, "name", "") != point.name:  # by which requests are repeated
+        wanted = f"expected a Method whose name is {point.name!r}"
+        raise InputError(f"the method {point.name!r} of {_package(point)} is {method!r}; {wanted}")
     return method

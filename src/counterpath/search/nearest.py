@@ -103,6 +103,7 @@ class Nearest(Method):
     """The straight line to the nearest feasible training row that the model accepts, its points made legal."""
 
     name = "nearest"
+    description = "straight to the nearest training row that is accepted"
     returns_training_rows = True
 
     def search(self, problem: Problem) -> Paths:

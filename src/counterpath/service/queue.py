@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 GATHER_SECONDS = 0.02
 """How long a batch waits for more jobs if the one before had several, because clients that are answered together also
-ask again together. It is short feature_columns the tenths of a second that a batch takes."""
+ask again together. It is short beside the tenths of a second that a batch takes."""
 _MAX_RETRY_AFTER = 60
 """Most seconds after which a client is told to try again: a longer estimate would be a guess, and keep clients away."""
 _SMOOTHING = 0.3

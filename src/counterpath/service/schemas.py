@@ -102,7 +102,9 @@ class Milestone(PathPoint):
 class Binding(Response):
     """A constraint that stands in the way of a counterfactual."""
 
-    kind: str = Field(description="What kind of constraint: immutable, lock, up, down, range or max_changes.")
+    kind: str = Field(
+        description="What kind of constraint: immutable, lock, not_actionable, up, down, range or max_changes."
+    )
     feature: str = Field(description="The feature; for max_changes how many features may change.", examples=["age"])
     reach: float = Field(description="The probability of the target if that constraint alone is dropped.")
 
@@ -114,6 +116,7 @@ class Plan(Response):
     reason: str = Field(description="The same as a sentence that says what to try.")
     fallback: bool = Field(description="Whether it was found by the fallback, because the search itself got stuck.")
     binding: list[Binding] = Field(description="Which constraints stand in the way of a counterfactual.")
+    unseen_pairs: list[str] = Field(description="Pairs of features whose values no training row has together.")
     class_after: Value = Field(description="What the model predicts for the counterfactual.")
     probability_after: float | None = Field(description="The probability of the target then.")
     counterfactual: dict[str, Value] = Field(description="The row as it would have to be, in original units.")
@@ -241,6 +244,7 @@ def _plans(explanation: Explanation) -> list[dict[str, Any]]:
             "reason": status["reason"],
             "fallback": bool(status["fallback"]),
             "binding": status["binding"],
+            "unseen_pairs": status["unseen_pairs"],
             **after[row],
             "counterfactual": counterfactuals[row],
             "changes": changes[row],
@@ -340,6 +344,18 @@ def request_types(name: str, explainer: Explainer, settings: Settings) -> tuple[
             ),
         ),
     }
+    ordered = [each for each in schema if not KINDS[each.kind].one_hot]
+    cost = Annotated[float, Field(ge=1 / _MAX_COST, le=_MAX_COST)]
+    types = {
+        "lock": _list(one_of(list(schema.names))),
+        "unlock": _list(one_of(list(schema.names))),
+        "directions": _object(
+            f"{title}Directions", {each.name: one_of(["up", "down"]) for each in ordered}, total=False
+        ),
+        "ranges": _object(f"{title}Ranges", {each.name: _range(each) for each in schema}, total=False),
+        "max_changes": _integer(1, len(schema)) | None,
+        "feature_costs": _object(f"{title}FeatureCosts", {each.name: cost for each in schema}, total=False),
+    }  # of another kind of constraint anything is taken, and checked when it is parsed
     explain: dict[str, Any] = {
         "target_class": (
             one_of([*(json_value(label) for label in explainer.classes_), OTHER]),
@@ -357,34 +373,10 @@ def request_types(name: str, explainer: Explainer, settings: Settings) -> tuple[
             one_of(list(KEEPS)),
             Field(END, description=f"Of the path: {'; '.join(f'{key}: {words}' for key, words in KEEPS.items())}"),
         ),
-        "lock": (
-            _list(one_of(list(schema.names))),
-            Field([], description="Features that must not change, feature_columns the immutable ones."),
-        ),
-        "directions": (
-            _object(
-                f"{title}Directions",
-                {each.name: one_of(["up", "down"]) for each in schema if not KINDS[each.kind].one_hot},
-                total=False,
-            ),
-            Field({}, description="By feature the only direction in which it may change."),
-        ),
-        "ranges": (
-            _object(f"{title}Ranges", {each.name: _range(each) for each in schema}, total=False),
-            Field({}, description="By feature where it must stay: [low, high], null for an open end; or categories."),
-        ),
-        "max_changes": (
-            _integer(1, len(schema)) | None,
-            Field(None, description="How many features may change."),
-        ),
-        "feature_costs": (
-            _object(
-                f"{title}FeatureCosts",
-                {each.name: Annotated[float, Field(ge=1 / _MAX_COST, le=_MAX_COST)] for each in schema},
-                total=False,
-            ),
-            Field({}, description="By feature how hard it is to change; 1 for those that are not named."),
-        ),
+        **{
+            kind: (types.get(kind, Any), Field(empty, description=describe_kind(kind)))
+            for kind, empty in constraints.Constraints().to_json().items()
+        },
         "plans": (
             _integer(1, MAX_PLANS),
             Field(1, description="How many different plans to find for every row."),
@@ -394,6 +386,12 @@ def request_types(name: str, explainer: Explainer, settings: Settings) -> tuple[
         create_model(f"{title}ExplainRequest", __config__=_STRICT, **shared, **explain),
         create_model(f"{title}PredictRequest", __config__=_STRICT, **shared),
     )
+
+
+def describe_kind(name: str) -> str:
+    """What a kind of constraint says, with an example."""
+    kind = constraints.CONSTRAINTS[name]
+    return f"{kind.meaning[0].upper()}{kind.meaning[1:]}; for instance {json.dumps(kind.example)}."
 
 
 def methods(explainer: Explainer) -> list[str]:

@@ -31,7 +31,7 @@ from counterpath.experiments.bench.peers import (
     prepare_revise,
     revise,
 )
-from counterpath.experiments.study import Study
+from counterpath.experiments.tabular import Study
 from counterpath.models.classifier import Classifier
 from counterpath.search.measures import MEASURES
 from counterpath.utils.errors import InputError, MissingExtraError

@@ -19,8 +19,7 @@ from counterpath.experiments.bench.run import (
     time_searches,
     time_steps,
 )
-from counterpath.experiments.bench.variants import VARIANTS
-from counterpath.experiments.bench.workload import Sizes, Workload, random_workload
+from counterpath.experiments.bench.variants import VARIANTS, Sizes, Workload, random_workload
 from counterpath.utils.errors import InputError
 
 CPU = torch.device("cpu")

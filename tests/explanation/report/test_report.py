@@ -4,7 +4,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from counterpath.explanation.plots.style import figure
-from counterpath.explanation.report import Table, render, write_report
+from counterpath.explanation.report.build import Table, render, write_report
 from tests.explanation.markup import Balance
 
 EVIL = "<img src=x onerror=alert(1)>"

@@ -10,14 +10,13 @@ fitting of models.
 import io
 import random
 import statistics
-import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -28,15 +27,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from counterpath.data.encoding import Encoder, on_grid
-from counterpath.experiments.study import SETTINGS, STEPS, Study, local_search, mean_or_none
+from counterpath.experiments.tables import STEPS, mean_or_none
+from counterpath.experiments.tabular import SETTINGS, Study, local_search, timed
 from counterpath.models.classifier import Classifier, probabilities
 from counterpath.models.vae import VAE
 from counterpath.search.measures import MEASURES
 from counterpath.search.traverse import at_confidence
 from counterpath.utils.errors import InputError, choose, require
 from counterpath.utils.progress import Advance, track
-
-R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -356,17 +354,22 @@ def compare(
     Raises:
         MissingExtraError: A method of DiCE is among them, and `dice-ml` is not installed.
     """
-    _check(study, methods, rows, repeats)
+    for name in methods:
+        choose("method", name, PEERS)
+    if rows < 1 or repeats < 1:
+        raise InputError(f"a comparison needs rows and repeats of at least 1; given rows={rows}, repeats={repeats}")
+    if len(study.factual) == 0:
+        raise InputError("this study has no factuals to explain: its classifier rejects no test row of class 0")
     counts = {name: min(rows, len(study.factual), limits.get(name, rows)) for name in methods}
     # All are made ready first, so that a missing library is reported before anything takes long.
-    ready = {name: _timed(PEERS[name], study) for name in methods}
+    ready = {name: timed(PEERS[name], study) for name in methods}
     runs: dict[str, list[tuple[Counterfactuals, float]]] = {name: [] for name in methods}
     for turn in range(repeats):
         for name in methods:
             if turn == 0 or name in OURS:
                 search, factual = ready[name][0], study.factual[: counts[name]]
                 with track(name, len(factual), shown=progress) as advance:
-                    runs[name].append(_timed(search, factual, advance))
+                    runs[name].append(timed(search, factual, advance))
     measured = {name: _measure(study, its_runs[0][0]) for name, its_runs in runs.items()}
     most = max(counts.values())
     common = torch.stack([measured[name]["valid"] > 0 for name in methods if counts[name] == most]).all(0)
@@ -413,18 +416,3 @@ def _row(
         "common_distances": {key: mean_or_none(values[key][common]) if whole else None for key in DISTANCES},
         "failures": dict(results.failures),
     }
-
-
-def _timed(job: Callable[..., R], *arguments: Any) -> tuple[R, float]:
-    started = time.perf_counter()
-    result = job(*arguments)
-    return result, time.perf_counter() - started
-
-
-def _check(study: Study, methods: Sequence[str], rows: int, repeats: int) -> None:
-    for name in methods:
-        choose("method", name, PEERS)
-    if rows < 1 or repeats < 1:
-        raise InputError(f"a comparison needs rows and repeats of at least 1; given rows={rows}, repeats={repeats}")
-    if len(study.factual) == 0:
-        raise InputError("this study has no factuals to explain: its classifier rejects no test row of class 0")

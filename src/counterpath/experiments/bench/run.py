@@ -1,6 +1,5 @@
 """What `counterpath bench` measures: one function a part, each a list of rows that can be written as JSON."""
 
-import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
@@ -18,14 +17,18 @@ from counterpath.experiments.bench.variants import (
     TIMED_METHODS,
     VARIANTS,
     BuildStep,
+    Sizes,
+    Workload,
+    adult_workload,
     floors,
     our_runs,
     our_search,
     our_sweep,
     paper_search,
+    random_workload,
 )
-from counterpath.experiments.bench.workload import Sizes, Workload, adult_workload, random_workload
-from counterpath.experiments.study import (
+from counterpath.experiments.tables import RIEMANNIAN
+from counterpath.experiments.tabular import (
     EXPERIMENTS,
     PRESETS,
     SETTINGS,
@@ -35,7 +38,6 @@ from counterpath.experiments.study import (
     assemble,
     fit_models,
 )
-from counterpath.experiments.tables import RIEMANNIAN
 from counterpath.models.training import Run
 from counterpath.search.measures import MEASURES
 from counterpath.search.traverse import at_confidence
@@ -343,15 +345,9 @@ def measure_runs(bench: Bench) -> Rows:
     """The six runs of the paper's table, in turn: the first time, and the median of the times after it."""
     workload, steps = bench.adult, bench.preset.steps
     runs = our_runs(workload, steps)
-    times: dict[str, list[float]] = {name: [] for name in runs}
     with track("runs of the table", len(runs) * (_RUN_ROUNDS + 1), shown=bench.progress) as advance:
-        for _ in range(_RUN_ROUNDS + 1):
-            for name, run in runs.items():
-                times[name].append(seconds_of(run, bench.device))
-                advance(note=name)
-    rows: Rows = [
-        {"run": name, "seconds": statistics.median(each[1:]), "first_seconds": each[0]} for name, each in times.items()
-    ]
+        times = side_by_side(runs, bench.device, rounds=_RUN_ROUNDS, warmup=0, seed=bench.seed, advance=advance)
+    rows: Rows = [{"run": name, "seconds": each.median, "first_seconds": each.first} for name, each in times.items()]
     rows.append({"run": "all six"} | {key: sum(row[key] for row in rows) for key in ("seconds", "first_seconds")})
     return [row | {"rows": len(workload.factual), "steps": steps} for row in rows]
 

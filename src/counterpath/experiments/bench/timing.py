@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from counterpath.utils.errors import InputError
@@ -44,9 +45,7 @@ class Timing:
     @property
     def quartiles(self) -> tuple[float, float]:
         """Between which seconds the middle half of the rounds lies."""
-        if len(self.rounds) < 2:
-            return self.median, self.median
-        lower, _, upper = statistics.quantiles(self.rounds, n=4, method="inclusive")
+        lower, upper = np.quantile(self.rounds or (self.first,), (0.25, 0.75)).tolist()
         return lower, upper
 
 

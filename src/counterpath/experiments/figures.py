@@ -1,10 +1,11 @@
-"""The figures of the surface experiment."""
+"""The figures of both experiments."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from counterpath.data.surface import HOLE_RADIUS, chart_of, enters_hole
 from counterpath.experiments.surface import Paths, Scene, metric_trace
+from counterpath.experiments.tables import GLOBAL, OPTIMIZERS, RIEMANNIAN, STEPS
 from counterpath.explanation.plots.style import CLASS_COLORS, COLORS, INK, figure
 from counterpath.geometry.curve import geodesic, metric_field
 from counterpath.geometry.metric import DAMPING, Metric, damped, guided, pullback, volume
@@ -30,10 +32,18 @@ _GRID = 220
 _OUTLINE = [withStroke(linewidth=3.2, foreground="white", alpha=0.9)]  # paths stay visible on dark and light
 _LEGEND: Any = {"loc": "lower right", "fontsize": 8, "frameon": True, "framealpha": 0.9}
 """On a heat map: framed, to be read on any colour, and small, to hide little."""
+PANELS = {
+    "ctr": "share that reaches it",
+    "ld_sq": "LD²",
+    "path_ld_max_sq": "max LD² on the path",
+    "l2_sq": "L2²",
+    "steps": "steps needed",
+}
+"""What is drawn against the confidence, with the titles."""
 
 
-def draw_all(scene: Scene, paths: Mapping[str, Paths], folder: Path) -> None:
-    """Draw every figure that there are paths for."""
+def draw_surface(scene: Scene, paths: Mapping[str, Paths], folder: Path) -> None:
+    """Draw every figure of the surface experiment that there are paths for."""
     starts = [int((scene.chart - scene.chart.new_tensor(start)).norm(dim=-1).argmin()) for start in STARTS]
     latent = {name: paths[name] for name in SIDE_BY_SIDE if name in paths}
     _teaser(scene, starts[0], folder / "teaser")
@@ -264,3 +274,63 @@ def _ring(axes: Axes) -> None:
 
 def _columns(points: Tensor) -> tuple[Any, ...]:
     return tuple(points.detach().cpu().numpy().T)
+
+
+def draw_tabular(results: Mapping[str, Any], folder: Path) -> None:
+    """Draw every figure of a tabular experiment."""
+    _by_step(results, folder / "ld-by-step")
+    _by_confidence(results, folder / "by-confidence")
+    _curve(results, folder / "bandwidth")
+
+
+def _by_step(results: Mapping[str, Any], path: Path) -> None:
+    table = pd.json_normalize(results["by_step"])
+    with figure(path, 8.4, 3.4) as fig:
+        panels = zip(fig.subplots(1, 2, sharey=True), ("no", "yes"), ("Without", "With"), strict=True)
+        for axes, constraint, title in panels:
+            for name in OPTIMIZERS:
+                rows = table[(table["constraint"] == constraint) & (table["optimizer"] == name)]
+                steps, mean, std = rows["steps"], rows["ld_sq.mean"], rows["ld_sq.std"]
+                axes.plot(steps, mean, color=COLORS[name], label=name)
+                axes.fill_between(steps, mean - std, mean + std, color=COLORS[name], alpha=0.2, lw=0)
+            _finish(axes, title=f"{title} fidelity term", xlabel="gradient steps")
+        fig.axes[0].set_ylabel("squared distance to the closest training row")
+        fig.axes[0].legend()
+
+
+def _by_confidence(results: Mapping[str, Any], path: Path) -> None:
+    table = pd.json_normalize(results["by_confidence"]).rename(columns=lambda name: name.removesuffix(".mean"))
+    lines = table.astype(dict.fromkeys(PANELS, float)).set_index(["subset", "constraint", "optimizer"])
+    with figure(path, 13.2, 3.3) as fig:
+        for axes, (key, title) in zip(fig.subplots(1, len(PANELS)), PANELS.items(), strict=True):
+            for constraint, look, more in (("no", "-", ""), ("yes", "--", ", fidelity")):
+                for name in (*OPTIMIZERS, *(GLOBAL if constraint == "no" else ())):
+                    points = lines.loc[("reached", constraint, name), ["threshold", key]].dropna()
+                    if len(points):  # a path over a graph has no steps
+                        axes.plot(*points.to_numpy().T, color=COLORS[name], ls=look, label=f"{name}{more}")
+            _finish(axes, title=title, xlabel="confidence", ylim=(0, 1.03 if key == "ctr" else None))
+        fig.legend(*fig.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=8)
+
+
+def _curve(results: Mapping[str, Any], path: Path) -> None:
+    with figure(path, 5.4, 3.9) as fig:
+        axes = fig.subplots()
+        for name in RIEMANNIAN:
+            points = [(row[f"flip_ratio {name}"], row[f"ld_sq {name}"]) for row in results["curve"]]
+            axes.plot(*zip(*points, strict=True), "o-", color=COLORS[name], label=f"{name}, over λ")
+            for row, point in zip(results["curve"], points, strict=True):
+                axes.annotate(f"{row['bandwidth']:g}", point, textcoords="offset points", xytext=(4, 4), fontsize=7)
+        for row in results["table"]:
+            name, key = row["optimizer"], (row["steps"], row["constraint"], row["subset"])
+            if key == (STEPS[-1], "no", "valid") and name in OPTIMIZERS:
+                star = (row["flip_ratio"], row["ld_sq"]["mean"])
+                axes.scatter(*star, marker="*", s=130, color=COLORS[name], zorder=5)
+                axes.annotate(name, star, textcoords="offset points", xytext=(6, -10), fontsize=8)
+        title = "Bandwidth λ (stars: the table's rows)"
+        _finish(axes, title=title, xlabel="flip ratio after 150 steps", ylabel="LD² after 150 steps")
+        axes.legend()
+
+
+def _finish(axes: Axes, *, ylim: tuple[float, float | None] = (0, None), **texts: str) -> None:
+    axes.set(ylim=ylim, **texts)
+    axes.grid(alpha=0.3)

@@ -1,0 +1,157 @@
+"""Combinations of values that nobody has: pairs that no training row shows, and what the schema forbids.
+
+A counterfactual may be close to the data in every distance and still be nobody: a husband who is female. A pair of
+categories, or of a category and a tenth of a number, that never occurs in the training rows is not advised to anybody
+who does not have it already.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from counterpath.data.constraints import parse_range, range_ends
+from counterpath.data.encoding import Encoder, OneHotAxes
+
+_TENTHS = 10
+"""Into how many parts of equal size a number is cut. Finer, and a pair is missing by chance in tables of some thousand
+rows; coarser, and 20-year-old widowers are like 30-year-old ones."""
+
+
+@dataclass(frozen=True)
+class Combinations:
+    """Which combinations of values are seen and allowed.
+
+    Attributes:
+        encoder: Knows where features lie.
+        edges: For each feature with numbers the upper ends of its parts but the last, encoded; None for categories.
+        first: The index of the first part or category of each feature among those of all.
+        seen: Whether two of them occur together in a training row; always for two parts of numbers.
+        forbidden: What the schema forbids: for each combination by feature the parts or the range, encoded.
+        active: Whether unseen pairs count; what is forbidden always does.
+    """
+
+    encoder: Encoder
+    edges: tuple[Float[Tensor, "e"] | None, ...]
+    first: Int[Tensor, "f"]
+    seen: Bool[Tensor, "b b"]
+    forbidden: tuple[tuple[tuple[slice, Tensor, Tensor], ...], ...] = ()
+    active: bool = True
+
+    @classmethod
+    def fit(cls, encoder: Encoder, rows: Float[Tensor, "n D"]) -> "Combinations":
+        """Those of training rows."""
+        edges = tuple(
+            None if feature.categories else _parts(rows[:, columns.start])
+            for feature, columns in zip(encoder.schema, encoder.layout, strict=True)
+        )
+        counts = [
+            len(feature.categories) if edge is None else len(edge) + 1
+            for feature, edge in zip(encoder.schema, edges, strict=True)
+        ]
+        first = torch.tensor([0, *counts], device=rows.device).cumsum(0)
+        total = int(first[-1])
+        found = cls(encoder, edges, first[:-1], torch.ones(total, total, dtype=torch.bool, device=rows.device))
+        parts = found.parts(rows)
+        seen = torch.zeros_like(found.seen)
+        for one, other in combinations(range(len(counts)), 2):
+            pairs = parts[:, one] * total + parts[:, other]
+            seen.view(-1)[pairs] = True
+            if edges[one] is not None and edges[other] is not None:
+                ends = [slice(int(first[k]), int(first[k + 1])) for k in (one, other)]
+                seen[ends[0], ends[1]] = True
+        forbidden = tuple(_forbidden(encoder, combination, rows.device) for combination in encoder.schema.forbidden)
+        return replace(found, seen=seen | seen.T, forbidden=forbidden)
+
+    def parts(self, x: Float[Tensor, "n D"]) -> Int[Tensor, "n f"]:
+        """The part or category that rows have of each feature."""
+        found = []
+        for columns, axis, edge in zip(self.encoder.layout, self.encoder.axes, self.edges, strict=True):
+            if edge is not None:
+                found.append(torch.bucketize(x[:, columns.start].contiguous(), edge.to(x)))
+            elif isinstance(axis, OneHotAxes):
+                found.append(x[:, columns].argmax(-1))
+            else:
+                found.append((x[:, columns.start] * (axis.count - 1)).round().long())  # type: ignore[union-attr]
+        return torch.stack(found, 1) + self.first
+
+    def unseen(self, x: Float[Tensor, "n D"], factual: Float[Tensor, "n D"]) -> Bool[Tensor, "n f f"]:
+        """Which pairs of features of each row no training row shows, beside those that the factual row has already."""
+        parts, before = self.parts(x), self.parts(factual)
+        missing = ~self.seen[parts[:, :, None], parts[:, None, :]]
+        moved = parts != before
+        return missing & (moved[:, :, None] | moved[:, None, :]) & self._upper
+
+    @property
+    def _upper(self) -> Tensor:
+        count = len(self.edges)
+        return torch.ones(count, count, dtype=torch.bool, device=self.seen.device).triu(1)
+
+    def allowed(self, x: Float[Tensor, "n D"], factual: Float[Tensor, "n D"]) -> Bool[Tensor, "n"]:
+        """Which rows have no combination that is forbidden or, if these count, unseen, unless they had it already."""
+        good = torch.ones(len(x), dtype=torch.bool, device=x.device)
+        if self.active:
+            good = ~self.unseen(x, factual).flatten(1).any(1)
+        for combination in self.forbidden:
+            good &= ~_holds(combination, x) | _holds(combination, factual)
+        return good
+
+    def count(self, x: Float[Tensor, "n D"], factual: Float[Tensor, "n D"]) -> Int[Tensor, "n"]:
+        """How many pairs of each row no training row shows, beside those that the factual row has already."""
+        return self.unseen(x, factual).flatten(1).sum(1)
+
+    def names(self, x: Float[Tensor, "n D"], factual: Float[Tensor, "n D"]) -> list[list[tuple[str, str]]]:
+        """The features of these pairs, for each row."""
+        named, found = self.encoder.schema.names, self.unseen(x, factual).cpu()
+        return [[(named[one], named[other]) for one, other in pairs.nonzero().tolist()] for pairs in found]
+
+    def loosened(self) -> "Combinations":
+        """The same without the rule on unseen pairs."""
+        return replace(self, active=False)
+
+
+def _parts(column: Tensor) -> Tensor:
+    """The upper ends of ten parts of equal size but the last; fewer where many values are equal."""
+    ends = torch.linspace(0, 1, _TENTHS + 1, dtype=torch.float64, device=column.device)[1:-1]
+    ranks = (ends * (len(column) - 1)).round().long()
+    edges: Tensor = column.sort().values[ranks].unique()
+    return edges[edges < column.max()]
+
+
+def _forbidden(
+    encoder: Encoder, combination: Mapping[str, Any], device: torch.device
+) -> tuple[tuple[slice, Tensor, Tensor], ...]:
+    """For each feature of a combination its columns, and which values belong to it: from a lower to an upper row."""
+    found = []
+    for name, value in combination.items():
+        feature, index = encoder.schema[name], encoder.schema.index(name)
+        columns, axis = encoder.layout[index], encoder.axes[index]
+        single = not isinstance(value, list | tuple | set)
+        ordered = feature.kind == "ordinal" or not feature.categories
+        allowed = parse_range(feature, (value, value) if single and ordered else value)
+        if isinstance(axis, OneHotAxes):
+            chosen = torch.tensor([category in allowed for category in feature.categories], device=device)
+            found.append((columns, chosen.float(), torch.ones_like(chosen, dtype=torch.float32)))
+            continue
+        low, high = range_ends(feature, allowed)
+        ends = axis.points(torch.tensor([max(low, -1e300), min(high, 1e300)], dtype=torch.float64)).float().to(device)
+        found.append((columns, ends[0], ends[1]))
+    return tuple(found)
+
+
+def _holds(combination: tuple[tuple[slice, Tensor, Tensor], ...], x: Tensor) -> Tensor:
+    good = torch.ones(len(x), dtype=torch.bool, device=x.device)
+    for columns, low, high in combination:
+        if columns.stop - columns.start > 1:
+            good &= (x[:, columns] * low.to(x)).sum(-1) > 0.5
+        else:
+            good &= ((x[:, columns] >= low - _EDGE) & (x[:, columns] <= high + _EDGE))[:, 0]
+    return good
+
+
+_EDGE = 1e-6
+"""Of a range: the ends of a forbidden interval are in it, and float32 is right to half of this."""
