@@ -2,11 +2,11 @@
 
     python benchmarks/legality.py [--data adult,german,gmc] [--people 500] [--plans 3] [--workers 2] [--out FILE]
 
-For each data set, our own classifier and a gradient-boosted one, the same people get plans twice: under the schema of the
-data set, and as numbers were treated before: continuous, at any distance, in any combination, with paths as they are
-searched. Counted are values that are not legal, decisions that are others when the displayed values are typed in, pairs of
-values that nobody has and that the status does not name, features that go back and forth between milestones, and steps
-in which more than two features change; measured are found, L0, L1 and LD², over everybody and over the rows that both found.
+For each data set, our own classifier and a gradient-boosted one, the same people get plans twice: under the schema of
+the data set, and as numbers were treated before: continuous, at any distance, in any combination, with paths as they
+are searched. Counted are values that are not legal, decisions that are others when the displayed values are typed in,
+pairs of values that nobody has, features that go back and forth between milestones, and steps in which more than two
+features change; measured are found, L0, L1 and LD², over everybody and over the rows that both ways found.
 """
 
 import argparse
@@ -152,12 +152,13 @@ def one_case(name: str, kind: str, legal: bool, people: int, plans: int, workers
                 if len(part)
             ]
             answers = [job.result() for job in jobs]
-    tables, counts = [], dict.fromkeys(("off_grid", "differ", "unseen", "back", "crowded", "steps"), 0)
+    legally = Encoder.fit(data.train.drop(columns=data.target), data.schema)
+    tables, counts = [], dict.fromkeys(("off_grid", "differ", "unseen", "unnamed", "back", "crowded", "steps"), 0)
     last = []
     for text, _ in answers:
         result = cp.Explanation.from_json(json.loads(text))
         found = result.status["status"].isin(["found", "crosses_gap"])
-        encoder, factuals = explainer.encoder_, result.factuals
+        encoder, factuals = legally, result.factuals
         counts["off_grid"] += off_grid(result.counterfactuals[found], factuals[found], encoder)
         paths = result.paths
         own = factuals.iloc[paths["row"].to_numpy(int)].reset_index(drop=True)
@@ -166,8 +167,9 @@ def one_case(name: str, kind: str, legal: bool, people: int, plans: int, workers
         wanted = result.outcome["class_after"][found].tolist()
         counts["differ"] += sum(a != b for a, b in zip(explainer.predict(typed).tolist(), wanted, strict=True))
         measures = result.measures()
-        unnamed = (measures["unseen_pairs"] > 0) & (result.status["unseen"].map(len) == 0)
-        counts["unseen"] += int((unnamed & found).sum())
+        unseen = (measures["unseen_pairs"] > 0) & found
+        counts["unseen"] += int(unseen.sum())
+        counts["unnamed"] += int((unseen & (result.status["unseen"].map(len) == 0)).sum())
         back, crowded, steps, share = back_and_forth(result)
         counts["back"] += back
         counts["crowded"] += crowded
