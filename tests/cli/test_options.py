@@ -20,6 +20,7 @@ def test_names_may_hold_the_signs_that_separate_them() -> None:
     )
     parsed = RequestOptions(
         lock=["a,b,c", " blank"],
+        unlock=["a,b", "c=d"],
         up=["at,a,b"],
         down=[],
         ranges=["c=d=1:2", "c=<=50K|x|y", "at=10:30:11:00", "a,b=-3:", " blank=:2.5"],
@@ -27,6 +28,7 @@ def test_names_may_hold_the_signs_that_separate_them() -> None:
     ).constraints(schema)
     assert parsed == {
         "lock": ["a,b", "c", " blank"],
+        "unlock": ["a,b", "c=d"],
         "directions": {"at": "up", "a,b": "up"},
         "ranges": {
             "c=d": [1, 2],

@@ -40,7 +40,8 @@ Overrides = Annotated[
     typer.Option(
         "--set",
         metavar="COLUMN.ATTRIBUTE=VALUE",
-        help="What a column is; attributes: kind, lower, upper, transform, immutable, categories. "
+        help="What a column is; attributes: kind, lower, upper, transform, immutable, categories, actionable, step, "
+        "step_from, values, min_change, label, unit, description, phrase, category_labels. "
         "The value is JSON or text. May be repeated.",
     ),
 ]
