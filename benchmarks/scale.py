@@ -24,9 +24,8 @@ import pandas as pd
 import pyarrow as pa
 
 import counterpath as cp
-from counterpath.batch.engine import ShardResult, Task
+from counterpath.batch.engine import Job, ShardResult, Task
 from counterpath.batch.folder import Journal, Manifest, intact, write_table
-from counterpath.batch.job import Job
 from counterpath.batch.running import summarize
 from counterpath.batch.sources import Shard, Source, find_files, inspect_files, shards_of
 from counterpath.batch.worker import Worker

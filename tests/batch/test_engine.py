@@ -5,8 +5,7 @@ from dataclasses import asdict
 
 import pytest
 
-from counterpath.batch.engine import ShardFailure, ShardResult, Task, check_workers, outcome_from_json
-from counterpath.batch.job import Job
+from counterpath.batch.engine import Job, ShardFailure, ShardResult, Task, check_workers, outcome_from_json
 from counterpath.batch.sources import Shard, Source
 from counterpath.utils.errors import InputError
 

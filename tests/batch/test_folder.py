@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from counterpath.batch.engine import ShardResult
+from counterpath.batch.engine import Job, ShardResult
 from counterpath.batch.folder import Journal, Manifest
-from counterpath.batch.job import Job
 from counterpath.batch.sources import Source
 from counterpath.utils.errors import InputError
 

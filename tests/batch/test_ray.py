@@ -18,11 +18,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from counterpath.batch import ray_cluster, run
-from counterpath.batch.engine import TRIES, Engine, ShardFailure, Task, outcome_from_json
-from counterpath.batch.job import Job
-from counterpath.batch.ray import CheckedWorker, Ray
-from counterpath.batch.ray_cluster import SPARE, Cluster
+from counterpath.batch import ray, run
+from counterpath.batch.engine import TRIES, Engine, Job, ShardFailure, Task, outcome_from_json
+from counterpath.batch.ray import SPARE, CheckedWorker, Cluster, Ray
 from counterpath.batch.sources import find_files, inspect_files, shards_of
 from counterpath.explainer.explainer import Explainer
 from counterpath.utils.errors import BatchError, CounterpathWarning, InputError, MissingExtraError
@@ -153,7 +151,7 @@ def driver(lending: Lending) -> Iterator["subprocess.Popen[str]"]:
 def cluster(driver: "subprocess.Popen[str]") -> Iterator[Cluster]:
     """A Ray that this process has started, and that engines find; the command starts its own meanwhile."""
     before = _ours(driver)  # other tests may have left helpers that live as long as this process
-    cluster = ray_cluster.start(WORKERS, GPUS)
+    cluster = ray.start(WORKERS, GPUS)
     started = _ours(driver)
     yield cluster
     started |= _ours(driver)
@@ -198,7 +196,7 @@ def test_an_address_at_which_nothing_listens_is_refused_at_once(cluster: Cluster
         taken.bind(("127.0.0.1", 0))  # and does not listen
         started = time.monotonic()
         with pytest.raises(InputError, match=r"leads to no Ray: .*refused.* Run this on a machine of the cluster"):
-            ray_cluster.join(f"127.0.0.1:{taken.getsockname()[1]}")
+            ray.join(f"127.0.0.1:{taken.getsockname()[1]}")
     assert time.monotonic() - started < 10
 
 
@@ -220,8 +218,8 @@ def test_slots_are_left_free_and_gpus_are_shared(cluster: Cluster) -> None:
 
 @pytest.mark.usefixtures("cluster")
 def test_a_cluster_that_is_full_is_refused(lending: Lending, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_cluster, "FREE_SLOT_TIMEOUT", 0.1)
-    groups = ray_cluster.ray().util
+    monkeypatch.setattr(ray, "FREE_SLOT_TIMEOUT", 0.1)
+    groups = ray.ray().util
     others = groups.placement_group([{"CPU": WORKERS + SPARE}])
     assert others.wait(20)
     with pytest.raises(BatchError, match="the Ray cluster has no free CPU: 4 in all"):
@@ -273,7 +271,7 @@ def test_with_the_driver_end_workers_in_the_middle_of_a_shard_and_so_does_the_jo
         lending.run(lending.rows("orphaned", {0: ASLEEP}), "orphaned-out", Ray(None, 1, "cpu"), stall=110)
     assert len(at_work) == 2
     assert not left(at_work, 20)
-    assert ray_cluster.is_connected()  # it was there before, and still is
+    assert ray.ray().is_initialized()  # it was there before, and still is
 
 
 def test_a_worker_that_cannot_begin_says_why(lending: Lending) -> None:

@@ -13,10 +13,22 @@ from plotly.offline import get_plotlyjs
 import counterpath as cp
 from counterpath.data import Feature, Schema
 from counterpath.explanation import Explanation
-from counterpath.explorer.figures import Figure, Panel, description_of, label, stacked, template_label
-from counterpath.explorer.figures_group import FEW, changes_figure, measures_figure, shares_figure, wilson
+from counterpath.explorer.figures import (
+    FEW,
+    Figure,
+    Panel,
+    changes_figure,
+    cursor,
+    description_of,
+    label,
+    measures_figure,
+    path_figure,
+    shares_figure,
+    stacked,
+    template_label,
+    wilson,
+)
 from counterpath.explorer.figures_map import MOST_CODES, VolumeGrid, map_figure, volume_grid
-from counterpath.explorer.figures_path import cursor, path_figure
 from counterpath.utils.errors import InputError
 from tests.explanation.conftest import make, make_empty, make_landscape, make_plans
 from tests.tables import features

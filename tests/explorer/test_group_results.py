@@ -3,8 +3,9 @@
 import pandas as pd
 
 import counterpath as cp
-from counterpath.explorer import group_results
-from counterpath.explorer.figures_group import FEW
+from counterpath.explanation.summary import group_keys
+from counterpath.explorer import group_view
+from counterpath.explorer.figures import FEW
 from tests.explanation.conftest import make, make_plans
 from tests.tables import features
 
@@ -12,7 +13,7 @@ from tests.tables import features
 def test_concatenated_explanations_are_that_of_all_rows(explainer: cp.Explainer, people: pd.DataFrame) -> None:
     rows = features(people).head(12)
     parts = [explainer.explain(rows.iloc[:5], paths="milestones"), explainer.explain(rows.iloc[5:], paths="milestones")]
-    one, whole = group_results.concatenate(parts), explainer.explain(rows, paths="milestones")
+    one, whole = group_view.concatenate(parts), explainer.explain(rows, paths="milestones")
     for name in ("factuals", "counterfactuals", "status", "outcome", "changed", "paths"):
         pd.testing.assert_frame_equal(getattr(one, name), getattr(whole, name), check_exact=True)
     pd.testing.assert_frame_equal(one.measures(), whole.measures(), check_exact=True)
@@ -21,40 +22,40 @@ def test_concatenated_explanations_are_that_of_all_rows(explainer: cp.Explainer,
 def test_groups_are_those_of_the_summary(explainer: cp.Explainer, people: pd.DataFrame) -> None:
     result = explainer.explain(features(people).head(40), paths="milestones")
     for by in ("sex", "debt"):
-        summary, keys = result.summary(by=by), group_results.groups_of(result, by)
+        summary, keys = result.summary(by=by), group_keys(result, by)[0]
         assert [int((keys == label).sum()) for label in summary.index] == summary["n"].tolist()
 
 
 def test_rows_are_selected_by_position_even_if_labels_are_not_unique() -> None:
-    assert group_results.select_positions(make(), [2, 0]).factuals.index.tolist() == ["cem", "ann"]
+    assert make()._take([2, 0]).factuals.index.tolist() == ["cem", "ann"]
     twins = make(labels=["ann", "ann", "cem", "dee", "eva"])
-    assert group_results.select_positions(twins, [2]).factuals["age"].tolist() == [38]
+    assert twins._take([2]).factuals["age"].tolist() == [38]
 
 
 def test_binding_constraints_and_reasons_are_counted_by_row() -> None:
     result = make_plans().plan(1)
-    assert group_results.count_binding(result) == [("lock: age", 1), ("up: hours-per-week", 1)]
-    reasons = dict(group_results.count_reasons(result))
+    assert group_view.count_binding(result) == [("lock: age", 1), ("up: hours-per-week", 1)]
+    reasons = dict(group_view.count_reasons(result))
     assert sum(reasons.values()) == 2, "dee was not found, and eva has an unknown category"
     assert any("Complicated" in reason for reason in reasons)
 
 
 def test_small_groups_are_marked() -> None:
     summary = make().summary(by="sex")
-    assert "Female and Male" in group_results.small_groups_warning(summary)
-    assert group_results.small_groups_warning(summary.assign(n=FEW)) == ""
-    head, rows = group_results.group_table(summary)
+    assert "Female and Male" in group_view.small_groups_warning(summary)
+    assert group_view.small_groups_warning(summary.assign(n=FEW)) == ""
+    head, rows = group_view.group_table(summary)
     assert [row[0] for row in rows] == ["Female (few)", "Male (few)"]
     assert all(len(row) == len(head) for row in rows)
 
 
 def test_rows_are_described_in_words() -> None:
-    (ann, eva) = group_results.row_table(make(), [0, 4])
+    (ann, eva) = group_view.row_table(make(), [0, 4])
     assert ann[:3] == ("ann", "found", "0.17 → 0.52")
     assert "marital-status: Non-Married → Married" in ann[3]
     assert eva[1:] == ("unknown category", "– → –", "–")
-    assert group_results.positions_by_status(make())["found"] == [0, 2]
+    assert group_view.positions_by_status(make())["found"] == [0, 2]
 
 
 def test_rows_are_grouped_at_first_by_an_immutable_feature() -> None:
-    assert group_results.default_grouping(make().schema) == "sex"
+    assert group_view.default_grouping(make().schema) == "sex"

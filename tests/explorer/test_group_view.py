@@ -1,7 +1,6 @@
 """The tab of many rows: which rows it takes, and all of it in a real browser, with names that look like markup."""
 
 import json
-from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 
@@ -12,8 +11,8 @@ from playwright.sync_api import BrowserContext, Page, expect
 import counterpath as cp
 from counterpath.explainer.request import OTHER
 from counterpath.explanation import Explanation
-from counterpath.explorer.figures_group import FEW
-from counterpath.explorer.group_view import RowFilter
+from counterpath.explorer.figures import FEW
+from counterpath.explorer.group_view import matching_rows, sample
 from counterpath.explorer.state import RowTable
 from tests.explorer.conftest import NASTY, opened
 from tests.tables import features
@@ -36,17 +35,17 @@ def rows(explainer: cp.Explainer, people: pd.DataFrame) -> RowTable:
 
 def test_rejected_rows_are_those_with_another_prediction_than_the_target(rows: RowTable) -> None:
     target = rows.predicted[0]
-    rejected = RowFilter().matches(rows, target)
+    rejected = matching_rows(rows, target)
     assert rejected == [index for index, predicted in enumerate(rows.predicted) if predicted != target]
-    assert RowFilter(rejected=False).matches(rows, target) == list(range(40))
-    assert RowFilter().matches(rows, OTHER) == list(range(40)), "every row has another class to become"
+    assert matching_rows(rows, target, rejected=False) == list(range(40))
+    assert matching_rows(rows, OTHER) == list(range(40)), "every row has another class to become"
 
 
 def test_rows_are_filtered_by_category_and_by_range(rows: RowTable) -> None:
-    women = RowFilter(rejected=False, feature="sex", categories=("Female",)).matches(rows, OTHER)
+    women = matching_rows(rows, OTHER, rejected=False, feature="sex", categories=("Female",))
     assert 0 < len(women) < 40
     assert set(rows.frame["sex"].iloc[women]) == {"Female"}
-    matches = RowFilter(rejected=False, feature="children", low=2, high=4).matches(rows, OTHER)
+    matches = matching_rows(rows, OTHER, rejected=False, feature="children", low=2, high=4)
     assert matches
     assert rows.frame["children"].iloc[matches].between(2, 4).all()
     assert len(matches) == int(rows.frame["children"].between(2, 4).sum())
@@ -54,11 +53,11 @@ def test_rows_are_filtered_by_category_and_by_range(rows: RowTable) -> None:
 
 def test_a_sample_is_the_same_every_time_and_no_larger_than_its_limit() -> None:
     positions = list(range(50))
-    few = RowFilter(limit=10)
-    assert few.sample(positions) == few.sample(positions) == sorted(few.sample(positions))
-    assert len(set(few.sample(positions))) == 10
-    assert few.sample(positions) != replace(few, seed=1).sample(positions)
-    assert few.sample(positions[:5]) == positions[:5]
+    few = sample(positions, 10)
+    assert few == sample(positions, 10) == sorted(few)
+    assert len(set(few)) == 10
+    assert few != sample(positions, 10, seed=1)
+    assert sample(positions[:5], 10) == positions[:5]
 
 
 @pytest.fixture

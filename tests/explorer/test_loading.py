@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import BrowserContext, expect
 
 import counterpath as cp
-from counterpath.explorer.loading import ModelLoader, Stage
+from counterpath.explorer.page import ModelLoader, Stage
 from counterpath.service.dispatcher import Dispatcher
 from counterpath.utils.errors import InputError
 from counterpath.utils.progress import track

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 import counterpath as cp
-from counterpath.explorer.results import FORMATS, file_content
+from counterpath.explorer.elements import FORMATS, file_content
 from tests.tables import features
 
 

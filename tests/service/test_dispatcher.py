@@ -12,8 +12,7 @@ import pytest
 
 import counterpath as cp
 from counterpath.explainer.request import Request
-from counterpath.service.dispatcher import Dispatcher
-from counterpath.service.queue import BusyError, TimedOutError
+from counterpath.service.dispatcher import BusyError, Dispatcher, TimedOutError
 from counterpath.service.settings import Settings
 from counterpath.utils.errors import InputError
 from tests.tables import features
@@ -43,7 +42,7 @@ def _together(
     jobs: list[int] = []
 
     async def scenario(dispatcher: Dispatcher) -> list[Any]:
-        dispatcher.listen(lambda kind, batch: jobs.append(batch.jobs))
+        dispatcher.on_batch = lambda kind, batch: jobs.append(batch.jobs)
         explain = dispatcher.explain_json if as_json else dispatcher.explain
         return await asyncio.gather(*(explain("people", rows, request) for rows, request in requests))
 
@@ -183,7 +182,7 @@ def test_models_run_on_threads_of_their_own(explainer: cp.Explainer, table: pd.D
     names = set()
 
     async def scenario(dispatcher: Dispatcher) -> None:
-        dispatcher.listen(lambda kind, batch: names.add(threading.current_thread().name))
+        dispatcher.on_batch = lambda kind, batch: names.add(threading.current_thread().name)
         explanation = dispatcher.explain("people", table.head(1), Request("low"))
         await asyncio.gather(explanation, dispatcher.predict("people", table.head(1)))
 

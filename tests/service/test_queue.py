@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from counterpath.service.queue import BatchQueue, BatchStats, BusyError, Job, TimedOutError
+from counterpath.service.dispatcher import BatchQueue, BatchStats, BusyError, Job, TimedOutError
 from counterpath.utils.progress import ShouldStop
 
 T = 20.0
@@ -236,7 +236,7 @@ def test_a_process_ends_well_while_a_queue_computes() -> None:
     code = """if True:
         import asyncio, time
         import pandas as pd, torch
-        from counterpath.service.queue import BatchQueue, Job, TimedOutError
+        from counterpath.service.dispatcher import BatchQueue, Job, TimedOutError
 
         def compute(rows, should_stop):
             until = time.monotonic() + 1.5

@@ -13,8 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
-from counterpath.batch.engine import ShardFailure, ShardResult, outcome_from_json
-from counterpath.batch.job import Job
+from counterpath.batch.engine import Job, ShardFailure, ShardResult, outcome_from_json
 from counterpath.batch.sources import Source
 from counterpath.utils.errors import BatchError, InputError
 from counterpath.utils.files import atomic, sync_folder, write_json, write_text
@@ -199,13 +198,45 @@ def locked(folder: Path) -> Iterator[None]:
         lock.release()
 
 
-def clear(folder: Path) -> None:
-    """Remove all results; the manifest first, without which the others are nothing."""
-    for path in (folder / name for name in _NAMES):
+def open_results(
+    folder: Path, job: Job, sources: Sequence[Source], *, restart: bool
+) -> tuple[Journal, dict[str, ShardResult]]:
+    """The journal of the results in a folder, if they are those of this job or of none yet, and what is done.
+
+    When a job goes on, tables of shards that are to be done are removed, and so is the quarantine.
+    """
+    before = None if restart else Manifest.read(folder)
+    if before is not None:
+        aside = (json.loads(path.read_text(encoding="utf-8")) for path in folder.glob(f"{QUARANTINE}/[!.]*.json"))
+        differences = before.differences(job, sources, {failure["source"] for failure in aside})
+        if differences:
+            raise InputError(
+                f"{folder} holds the results of another job: {'; '.join(differences)}. Choose another folder, ask as "
+                "before, or start over with --restart, which deletes what is there"
+            )
+    # The summary is out of date while a job runs; else the manifest goes first, without which the others are nothing.
+    for path in (folder / name for name in (_NAMES if restart else [SUMMARY])):
         if path.is_dir():
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
+    remove_temporary(folder)
+    now = Manifest.of(job, sources)
+    if now != before:
+        now.write(folder)
+    journal = Journal(folder / JOURNAL)
+    recorded = journal.read()
+    done = intact(folder, recorded, sources)
+    if len(done) < len(recorded):
+        journal.keep(done.values())
+    kept = {file for result in done.values() for file in result.files}
+    for path in (*folder.glob(f"{COUNTERFACTUALS}/*"), *folder.glob(f"{MILESTONES}/*")):
+        if path.relative_to(folder).as_posix() not in kept:
+            path.unlink(missing_ok=True)
+    # Last: until the manifest has what changed, the quarantine says which files may have changed.
+    if (folder / QUARANTINE).is_dir():
+        shutil.rmtree(folder / QUARANTINE)
+    return journal, done
 
 
 def remove_temporary(folder: Path) -> None:
@@ -215,16 +246,6 @@ def remove_temporary(folder: Path) -> None:
             path.unlink(missing_ok=True)  # a worker of a job that was killed may be about to end, and remove its own
 
 
-def remove_outdated(folder: Path, done: Iterable[ShardResult]) -> None:
-    """When a job goes on, remove the quarantine, and tables of shards that are to be done."""
-    kept = {file for result in done for file in result.files}
-    for path in (*folder.glob(f"{COUNTERFACTUALS}/*"), *folder.glob(f"{MILESTONES}/*")):
-        if path.relative_to(folder).as_posix() not in kept:
-            path.unlink(missing_ok=True)
-    if (folder / QUARANTINE).is_dir():
-        shutil.rmtree(folder / QUARANTINE)
-
-
 def intact(folder: Path, done: Mapping[str, ShardResult], sources: Iterable[Source]) -> dict[str, ShardResult]:
     """Of the shards that are recorded as done those of unchanged files, whose tables are there, in full length."""
     hashes = {source.name: source.sha256 for source in sources}
@@ -232,7 +253,9 @@ def intact(folder: Path, done: Mapping[str, ShardResult], sources: Iterable[Sour
         name: result
         for name, result in done.items()
         if result.sha256 == hashes.get(result.source)
-        and all(_size(folder / file) == size for file, size in result.files.items())
+        and all(
+            (path := folder / file).is_file() and path.stat().st_size == size for file, size in result.files.items()
+        )
     }
 
 
@@ -241,13 +264,3 @@ def write_quarantine(folder: Path, failure: ShardFailure) -> None:
     path = folder / QUARANTINE / f"{failure.shard}.json"
     with writing(path):
         write_json(path, asdict(failure))
-
-
-def quarantined_sources(folder: Path) -> set[str]:
-    """The files of the input of which something is in quarantine."""
-    found = (json.loads(path.read_text(encoding="utf-8")) for path in folder.glob(f"{QUARANTINE}/[!.]*.json"))
-    return {failure["source"] for failure in found}
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.is_file() else -1

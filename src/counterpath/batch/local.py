@@ -5,8 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from threading import Event, Thread
@@ -21,7 +20,6 @@ from counterpath.batch.sources import Shard
 WORKERS_PER_GPU = 6
 """While the GPU computes for some of them, the others read, round and write; each takes memory of the GPU."""
 _MODULE = "counterpath.batch.worker"
-_NO_SHARD = Shard(0, 0, 0, 0)  # of which a worker that cannot be started fails
 
 
 class Local:
@@ -40,14 +38,14 @@ class Local:
         usual = cores if device == "cpu" else min(WORKERS_PER_GPU * len(devices), max(cores - 1, 1))
         self.workers = engine.check_workers(workers) or usual
         self._devices = [devices[index % len(devices)] for index in range(self.workers)]
-        self._waiting: deque[Shard] = deque()
+        self._waiting: Iterator[Shard] = iter(())
         self._stopped = Event()
         self._processes: set[_Process] = set()
         self._threads: list[Thread] = []
 
     def start(self, task: Task, shards: Sequence[Shard], report: Report) -> None:
         """Begin, and return at once."""
-        self._waiting.extend(shards)
+        self._waiting = iter(shards)
         for device in self._devices[: len(shards)]:
             thread = Thread(target=self._run_worker, args=(replace(task, device=device), report), daemon=True)
             self._threads.append(thread)
@@ -56,7 +54,7 @@ class Local:
     def stop(self) -> None:
         """Kill what is still under way."""
         self._stopped.set()
-        self._waiting.clear()
+        self._waiting = iter(())
         for process in list(self._processes):
             process.kill()
         for thread in self._threads:
@@ -64,17 +62,15 @@ class Local:
 
     def _run_worker(self, task: Task, report: Report) -> None:
         """Have one process after the other do shards until there are none; a process that dies is replaced."""
-        try:
-            self._do_shards(task, report)
-        except OSError as error:  # no process can be started, and the job waits for its shards
-            problem = f"a worker cannot be started: {error}; try fewer workers"
-            report(ShardFailure.of(task, _NO_SHARD, problem, fatal=True))
-
-    def _do_shards(self, task: Task, report: Report) -> None:
         process: _Process | None = None
-        while shard := self._next():
+        while shard := next(self._waiting, None):
             for deaths in range(1, engine.TRIES + 1):
-                process = self._begin(task) if process is None else process
+                try:
+                    process = self._begin(task) if process is None else process
+                except OSError as error:  # no process can be started, and the job waits for its shards
+                    problem = f"a worker cannot be started: {error}; try fewer workers"
+                    report(ShardFailure.of(task, shard, problem, fatal=True))
+                    return
                 outcome = process.do(shard)
                 if outcome is not None:
                     report(engine.outcome_from_json(outcome))
@@ -90,12 +86,6 @@ class Local:
             process.close()
             self._processes.discard(process)
 
-    def _next(self) -> Shard | None:
-        try:
-            return self._waiting.popleft()
-        except IndexError:
-            return None
-
     def _begin(self, task: Task) -> "_Process":
         process = _Process(task)
         self._processes.add(process)
@@ -104,17 +94,16 @@ class Local:
         return process
 
 
-class _Process:
+class _Process(subprocess.Popen[bytes]):
     """A worker process; it ends when its standard input does, and so with the process that started it."""
 
     def __init__(self, task: Task) -> None:
-        # Each has one thread, and says so before any library starts more.
-        environment = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-        self._process = subprocess.Popen(
+        super().__init__(
             [sys.executable, "-m", _MODULE],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=environment,
+            # Each has one thread, and says so before any library starts more.
+            env=os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
             start_new_session=True,  # Ctrl-C is for the process that started it
         )
         self._send(asdict(task))
@@ -122,24 +111,19 @@ class _Process:
     def do(self, shard: Shard) -> Any | None:
         """The outcome of a shard in JSON; None if the process died."""
         self._send(asdict(shard))
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+        assert self.stdout is not None
+        line = self.stdout.readline()
         return json.loads(line) if line.endswith(b"\n") else None
 
     def close(self) -> str:
         """Let it end; how it did, in words."""
         # Leaving the block closes both pipes and waits; a process that died may not have read all that was sent.
-        with suppress(BrokenPipeError), self._process:
+        with suppress(BrokenPipeError), self:
             pass
-        code = self._process.returncode
-        return signal.Signals(-code).name if code < 0 else f"exit code {code}"
-
-    def kill(self) -> None:
-        """End it now."""
-        self._process.kill()
+        return signal.Signals(-self.returncode).name if self.returncode < 0 else f"exit code {self.returncode}"
 
     def _send(self, value: Any) -> None:
-        assert self._process.stdin is not None
+        assert self.stdin is not None
         with suppress(BrokenPipeError):  # it died: that is seen where its outcome is missing
-            self._process.stdin.write(json.dumps(value).encode() + b"\n")
-            self._process.stdin.flush()
+            self.stdin.write(json.dumps(value).encode() + b"\n")
+            self.stdin.flush()

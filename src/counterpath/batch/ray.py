@@ -1,27 +1,165 @@
-"""Workers on Ray, on this machine or many: actors of Ray Data that are given shards one at a time."""
+"""Workers on Ray, on this machine or many: actors of Ray Data that are given shards one at a time.
+
+A Ray that is started here is for this job alone, and nothing of it listens beyond the loopback address. One that runs
+already, be it a cluster or what a notebook has started, is used as it is.
+"""
 
 import json
+import logging
+import os
 import socket
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from threading import Event, Thread
+from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
-from counterpath.batch import engine, ray_cluster, ray_driver
+from counterpath.batch import engine, ray_driver
 from counterpath.batch.engine import Outcome, Report, ShardFailure, Task
-from counterpath.batch.ray_cluster import SPARE, Cluster
 from counterpath.batch.sources import Shard
 from counterpath.batch.worker import Worker
 from counterpath.explanation.result import versions
 from counterpath.utils.devices import resolve_device
-from counterpath.utils.errors import BatchError, InputError
+from counterpath.utils.errors import BatchError, InputError, require
 
+SPARE = 2
+"""CPU slots that no worker gets: with as many actors as slots Ray Data may wait for a slot forever."""
+_LOOPBACK = ("127.0.0.1", "::1")
+_STORE_BYTES = 80 << 20
+"""The least that Ray takes for objects; only the names of shards and their outcomes are kept there."""
+_CONNECT_TIMEOUT = 10.0
+"""Seconds until nothing is taken to listen at an address: far more than a connection takes in any network."""
+FREE_SLOT_TIMEOUT = 10.0
+"""Seconds until slots of a job that has just ended are free again, at most."""
+_POLL_SECONDS = 0.2
+"""Between two looks at the free slots: short for a user who waits, and rare enough for Ray."""
 _JOIN_TIMEOUT = 30.0
 """Seconds for the listening thread to see that the driver is gone: a Ray that hangs must not hang the command."""
+_QUIET: Mapping[str, Any] = {"log_to_driver": False, "configure_logging": True, "logging_level": logging.ERROR}
+# Ray reads these from the environment when it is imported, which may have happened long ago: so they are patched.
+_OWN_PYTHON = {"RAY_ENABLE_UV_RUN_RUNTIME_ENV": False}
+"""Workers run in the Python environment that is there; none is made for them."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A Ray that this process is connected to.
+
+    Attributes:
+        is_ours: Whether the connection was made here, and so is to be ended.
+        cpus: How many CPU slots it has in all.
+        gpus: How many GPUs.
+    """
+
+    is_ours: bool
+    cpus: int
+    gpus: int
+
+    @classmethod
+    def connected(cls, *, is_ours: bool) -> "Cluster":
+        """The Ray that this process is connected to."""
+        if is_ours:
+            _set_worker_logs(False)
+        resources = ray().cluster_resources()
+        return cls(is_ours, int(resources.get("CPU", 0)), int(resources.get("GPU", 0)))
+
+    def leave(self) -> None:
+        """End the connection, and with it all that was started over it, Ray itself if it was started here."""
+        if self.is_ours:
+            ray().shutdown()
+            _set_worker_logs(True)
+
+
+def ray() -> ModuleType:
+    """The library.
+
+    Raises:
+        MissingExtraError: It is not installed.
+    """
+    return require("ray", "ray", "--engine ray")
+
+
+def start(workers: int, gpus: int) -> Cluster:
+    """Start Ray on this machine, for so many workers, as child processes that do not outlive this one."""
+    library, constants = ray(), require("ray._private.ray_constants", "ray", "--engine ray")
+    loopback = {"ENABLE_RAY_CLUSTER": False}  # by which Ray takes the loopback address for that of this machine
+    # What all processes of Ray inherit: workers find the modules that this process finds, and have one thread each.
+    environment = {
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "OMP_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        "RAY_USAGE_STATS_ENABLED": "0",
+    }
+    try:
+        with patch.dict(os.environ, environment), patch.dict(vars(constants), loopback | _OWN_PYTHON):
+            library.init(
+                address="local",
+                num_cpus=workers + SPARE,
+                num_gpus=gpus,
+                object_store_memory=_STORE_BYTES,
+                include_dashboard=False,
+                _node_ip_address=_LOOPBACK[0],
+                **_QUIET,
+            )
+    except (ConnectionError, OSError, RuntimeError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise BatchError(f"Ray cannot be started here: {reason}. Try once more, or --engine local") from error
+    address = library.util.get_node_ip_address()
+    if address not in _LOOPBACK:
+        library.shutdown()
+        raise BatchError(
+            f"this version of Ray would listen on {address}, for other machines to connect: install the version that "
+            "constraints.txt names, or start Ray yourself and give its --address"
+        )
+    return Cluster.connected(is_ours=True)
+
+
+def join(address: str) -> Cluster:
+    """Connect to a Ray that runs already.
+
+    Raises:
+        InputError: There is none.
+    """
+    library, constants = ray(), require("ray._private.ray_constants", "ray", "--engine ray")
+    try:
+        if "://" not in address:  # where nothing listens, Ray itself would try for minutes
+            services = require("ray._private.services", "ray", "--engine ray")
+            host, _, port = services.canonicalize_bootstrap_address(address).rpartition(":")
+            socket.create_connection((host.strip("[]"), int(port)), _CONNECT_TIMEOUT).close()
+        with patch.dict(vars(constants), _OWN_PYTHON):
+            library.init(address=address, **_QUIET)
+    except (ConnectionError, OSError, RuntimeError, ValueError) as error:
+        problem = " ".join(str(error).split()).rstrip(".")
+        raise InputError(
+            f"--address {address!r} leads to no Ray: {problem}. Run this on a machine of the cluster with auto or "
+            "HOST:6379, with RAY_AUTH_MODE=token if it asks for a token, or leave --address out to start Ray here"
+        ) from error
+    return Cluster.connected(is_ours=True)
+
+
+def check_free_slot(kind: str) -> None:
+    """Raise an error if not a single worker can begin, since nothing of the kind ("CPU" or "GPU") is free."""
+    library, until = ray(), time.monotonic() + FREE_SLOT_TIMEOUT
+    while library.available_resources().get(kind, 0) < 1:
+        if time.monotonic() > until:
+            raise BatchError(
+                f"the Ray cluster has no free {kind}: {library.cluster_resources().get(kind, 0):g} in all, in use by "
+                "others. Wait for them, or use --engine local"
+            )
+        time.sleep(_POLL_SECONDS)
+
+
+def _set_worker_logs(enabled: bool) -> None:
+    """Whether Ray prints what happens to workers, to standard output, where results are."""
+    worker: Any = require("ray._private.worker", "ray", "--engine ray")
+    worker._worker_logs_enabled = enabled
 
 
 class Ray:
@@ -38,11 +176,11 @@ class Ray:
     name = "ray"
 
     def __init__(self, address: str | None = None, workers: int | None = None, device: str = "auto") -> None:
-        ray_cluster.ray()
+        ray()
         if device not in ("auto", "cpu", "cuda"):
             raise InputError(f"--engine ray cannot use the device {device!r}; choose one of: auto, cpu, cuda")
         self._address, self._given, self._device = address, engine.check_workers(workers), device
-        self._is_started_here = address is None and not ray_cluster.is_connected()
+        self._is_started_here = address is None and not ray().is_initialized()
         self._cluster: Cluster | None = None
         self._driver: Any = None
         self._listener: Thread | None = None
@@ -70,14 +208,17 @@ class Ray:
     def start(self, task: Task, shards: Sequence[Shard], report: Report) -> None:
         """Begin, and return as soon as Ray runs."""
         self._connected()
-        ray_cluster.check_free_slot("GPU" if self.device == "cuda" else "CPU")
-        ray = ray_cluster.ray()
-        ray.cloudpickle.register_pickle_by_value(ray_driver)
-        self._driver = ray.remote(num_cpus=0, max_concurrency=2)(ray_driver.RayDriver).remote(
-            json.dumps(asdict(replace(task, device=self.device))),
-            [json.dumps(asdict(shard)) for shard in shards],
-            min(self.workers, len(shards)),
-            self.resources,
+        check_free_slot("GPU" if self.device == "cuda" else "CPU")
+        ray().cloudpickle.register_pickle_by_value(ray_driver)
+        self._driver = (
+            ray()
+            .remote(num_cpus=0, max_concurrency=2)(ray_driver.RayDriver)
+            .remote(
+                json.dumps(asdict(replace(task, device=self.device))),
+                [json.dumps(asdict(shard)) for shard in shards],
+                min(self.workers, len(shards)),
+                self.resources,
+            )
         )
         self._listener = Thread(target=self._listen, args=(task, shards, report), daemon=True)
         self._listener.start()
@@ -88,7 +229,7 @@ class Ray:
         if self._cluster is None:
             return
         if self._driver is not None:
-            ray_cluster.ray().kill(self._driver)
+            ray().kill(self._driver)
         if self._listener is not None:
             self._listener.join(_JOIN_TIMEOUT)  # asked anything once it is left, Ray would start anew
         self._cluster.leave()
@@ -97,7 +238,7 @@ class Ray:
     def _listen(self, task: Task, shards: Sequence[Shard], report: Report) -> None:
         """Report what the driver says, until there is an outcome of every shard, or the driver says no more."""
         waiting = {shard.name: shard for shard in shards}
-        driver, get = self._driver, ray_cluster.ray().get
+        driver, get = self._driver, ray().get
         problem = "Ray has ended the job and does not say what became of this shard"
         try:
             while (text := get(driver.next_outcome.remote())) is not None:
@@ -112,12 +253,12 @@ class Ray:
 
     def _connected(self) -> Cluster:
         if self._cluster is None:
-            if ray_cluster.is_connected():
-                self._cluster = ray_cluster.connected()
+            if ray().is_initialized():
+                self._cluster = Cluster.connected(is_ours=False)  # it is left as it is
             elif self._address is not None:
-                self._cluster = ray_cluster.join(self._address)
+                self._cluster = join(self._address)
             else:
-                self._cluster = ray_cluster.start(self.workers, self._gpus if self.device == "cuda" else 0)
+                self._cluster = start(self.workers, self._gpus if self.device == "cuda" else 0)
         return self._cluster
 
     @property
@@ -152,32 +293,23 @@ class CheckedWorker:
         if deaths >= engine.TRIES:
             return ShardFailure.of_worker(self._task, shard, deaths)
         if self._worker is None:
-            try:
-                check_machine(self._task)
-            except BatchError as error:
-                return ShardFailure.of(self._task, shard, str(error), fatal=True)
+            problem = check_machine(self._task)
+            if problem:
+                return ShardFailure.of(self._task, shard, problem, fatal=True)
             self._worker = Worker(self._task)
         return self._worker.do(shard)
 
 
-def check_machine(task: Task) -> None:
-    """Raise an error if this machine does not see the same files, or would compute otherwise.
-
-    Raises:
-        BatchError: It does not.
-    """
+def check_machine(task: Task) -> str:
+    """Why this machine cannot be used, if it does not see the same files, or would compute otherwise; or nothing."""
     here = f"the Ray worker on {socket.gethostname()}"
     for what, path in (("model", task.model), ("folder of results", task.out)):
         if not Path(path).is_dir():
-            raise BatchError(
+            return (
                 f"{here} does not see the {what} {path}: model, input and results must be on a file system that all "
                 "machines of the cluster share, under the same path"
             )
     found, expected = versions(), task.job.versions
-    others = [
-        f"{name} {found.get(name)} instead of {expected[name]}"
-        for name in expected
-        if found.get(name) != expected[name]
-    ]
-    if others:
-        raise BatchError(f"{here} has {', '.join(others)}: install the same versions on all machines of the cluster")
+    names = [name for name in expected if found.get(name) != expected[name]]
+    others = ", ".join(f"{name} {found.get(name)} instead of {expected[name]}" for name in names)
+    return f"{here} has {others}: install the same versions on all machines of the cluster" if others else ""

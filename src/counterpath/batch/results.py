@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from counterpath.data.schema import KINDS, Feature, Schema
+from counterpath.data.schema import KINDS, Schema
 from counterpath.data.status import FOUND, StatusCode
 from counterpath.explainer.explainer import Explainer
 from counterpath.explanation import Explanation
@@ -86,13 +86,12 @@ def _origin_fields(ids: pa.Schema, plans: int) -> list[Any]:
 
 def _feature_fields(schema: Schema, reserved: Sequence[str]) -> list[tuple[str, pa.DataType]]:
     columns = feature_columns(schema.names, reserved)
-    return [(columns[feature.name], _type(feature)) for feature in schema]
-
-
-def _type(feature: Feature) -> pa.DataType:
-    if KINDS[feature.kind].categories is None:
-        return pa.int64() if KINDS[feature.kind].whole else pa.float64()
-    return _common_type(list(feature.categories), f"the categories of {feature.name!r}")
+    return [
+        (columns[name], _common_type(list(schema[name].categories), f"the categories of {name!r}"))
+        if (kind := KINDS[schema[name].kind]).categories is not None
+        else (columns[name], pa.int64() if kind.whole else pa.float64())
+        for name in schema.names
+    ]
 
 
 def _common_type(values: list[Any], what: str) -> pa.DataType:
@@ -233,20 +232,19 @@ def _without_foreign(values: pd.Series, kind: pa.DataType, unknown: NDArray[np.b
 
 
 def _table(schema: pa.Schema, columns: Mapping[str, Any]) -> pa.Table:
-    """A table of the columns that the schema names; those that are not there hold nothing."""
-    count = len(columns["row"])
-    arrays = [
-        _array(columns[field.name], field.type) if field.name in columns else pa.nulls(count, field.type)
-        for field in schema
-    ]
+    """A table of the columns that the schema names; those that are not there hold nothing.
+
+    Arrow reads objects as what they ought to be, and casts what has a type already.
+    """
+    arrays = []
+    for field in schema:
+        values = columns.get(field.name)
+        if values is None:
+            values = pa.nulls(len(columns["row"]), field.type)
+        elif isinstance(values, list) or (not isinstance(values, pa.Array) and values.dtype == object):
+            values = pa.array(values, field.type, from_pandas=True)
+        elif not isinstance(values, pa.Array):
+            array = pa.array(values, from_pandas=True)
+            values = (array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array).cast(field.type)
+        arrays.append(values)
     return pa.table(arrays, schema=schema)
-
-
-def _array(values: Any, kind: pa.DataType) -> pa.Array:
-    """One column; Arrow reads objects as what they ought to be, and casts what has a type already."""
-    if isinstance(values, pa.Array):
-        return values
-    if isinstance(values, list) or values.dtype == object:
-        return pa.array(values, kind, from_pandas=True)
-    array = pa.array(values, from_pandas=True)
-    return (array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array).cast(kind)

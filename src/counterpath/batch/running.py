@@ -10,11 +10,10 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from counterpath.batch import folder
-from counterpath.batch.engine import Engine, Outcome, ShardFailure, ShardResult, Task
-from counterpath.batch.folder import Journal, Manifest, writing
-from counterpath.batch.job import Job
+from counterpath.batch.engine import Engine, Job, Outcome, ShardFailure, ShardResult, Task
+from counterpath.batch.folder import Journal, writing
 from counterpath.batch.results import UNUSABLE, UNUSABLE_TEXT, check_ids
-from counterpath.batch.sources import Shard, Source, find_files, inspect_files, shards_of
+from counterpath.batch.sources import Shard, find_files, inspect_files, shards_of
 from counterpath.data.status import StatusCode
 from counterpath.explainer.explainer import Explainer
 from counterpath.explanation.tables import END
@@ -115,8 +114,12 @@ def run(
     if all(source.problem for source in sources):
         raise InputError(f"none of the {len(sources)} files can be used; {sources[0].name}: {sources[0].problem}")
     with folder.locked(path):
-        journal, done = _open(path, job, sources, restart=restart)
-        failures = [_unreadable(number, source) for number, source in enumerate(sources) if source.problem]
+        journal, done = folder.open_results(path, job, sources, restart=restart)
+        failures = [
+            ShardFailure(f"{number:05d}", source.name, 0, source.rows, f"{source.name} is left out: {source.problem}")
+            for number, source in enumerate(sources)
+            if source.problem
+        ]
         for failure in failures:
             folder.write_quarantine(path, failure)
         shards = shards_of(sources, size)
@@ -125,8 +128,7 @@ def run(
             rest = "; going on with the others" if missing else ""
             say(f"{len(done)} of {len(shards)} shards are done already{rest}")
         task = Task(str(Path(model).resolve()), str(Path.cwd()), job, tuple(sources), str(path.resolve()), device)
-        meter = _Meter(sum(shard.rows for shard in shards), sum(result.rows for result in done.values()), report)
-        failures += _do_shards(engine, task, missing, journal, done, meter, stall)
+        failures += _do_shards(engine, task, missing, journal, done, stall, report)
         for failure in failures:
             say(f"shard {failure.shard} ({failure.source}) is in quarantine: {failure.problem}")
         seconds = time.monotonic() - started
@@ -137,101 +139,51 @@ def run(
     return summary
 
 
-def _open(path: Path, job: Job, sources: Sequence[Source], *, restart: bool) -> tuple[Journal, dict[str, ShardResult]]:
-    """The journal of the results in a folder, if they are those of this job or of none yet, and what is done."""
-    before = None if restart else Manifest.read(path)
-    if before is not None:
-        differences = before.differences(job, sources, folder.quarantined_sources(path))
-        if differences:
-            raise InputError(
-                f"{path} holds the results of another job: {'; '.join(differences)}. Choose another folder, ask as "
-                "before, or start over with --restart, which deletes what is there"
-            )
-    if restart:
-        folder.clear(path)
-    folder.remove_temporary(path)
-    (path / folder.SUMMARY).unlink(missing_ok=True)  # it is out of date while a job runs
-    now = Manifest.of(job, sources)
-    if now != before:
-        now.write(path)
-    journal = Journal(path / folder.JOURNAL)
-    recorded = journal.read()
-    done = folder.intact(path, recorded, sources)
-    if len(done) < len(recorded):
-        journal.keep(done.values())
-    # Last: until the manifest has what changed, the quarantine says which files may have changed.
-    folder.remove_outdated(path, done.values())
-    return journal, done
-
-
 def _do_shards(
     engine: Engine,
     task: Task,
     shards: Sequence[Shard],
     journal: Journal,
     done: dict[str, ShardResult],
-    meter: "_Meter",
     stall: float,
+    report: Callable[[Progress], None],
 ) -> list[ShardFailure]:
     """Have shards done and recorded, into `done`; returns those that could not be."""
     outcomes: SimpleQueue[Outcome] = SimpleQueue()
     failures: list[ShardFailure] = []
-    with track("Explaining rows", meter.total) as advance:
-        advance(meter.rows)
+    rows = before = sum(result.rows for result in done.values())
+    total, started = rows + sum(shard.rows for shard in shards), time.monotonic()
+    with track("Explaining rows", total) as advance:
+        advance(rows)
         try:
             if shards:
                 engine.start(task, shards, outcomes.put)
             for _ in shards:
-                outcome = _next(outcomes, stall, engine)
+                outcome = outcomes.get(timeout=stall)
                 if isinstance(outcome, ShardResult):
                     journal.add(outcome)
                     done[outcome.shard] = outcome
-                    advance(outcome.rows, meter.add(outcome.rows, len(failures)))
+                    rows += outcome.rows
+                    rate = (rows - before) / max(time.monotonic() - started, 1e-9)
+                    report(Progress(rows, total, rate, len(failures)))
+                    advance(outcome.rows, f"{rate:,.0f} rows/s")
                     continue
                 if outcome.fatal:
                     raise BatchError(outcome.problem)
                 failures.append(outcome)
                 folder.write_quarantine(Path(task.out), outcome)
-                if not done and _should_give_up(failures, len(shards)):
+                others = sum(not failure.damaged for failure in failures)  # damaged rows say nothing about the rest
+                if not done and (len(failures) == len(shards) or others >= _FAILURES_TO_GIVE_UP):
                     raise BatchError(outcome.problem)
+        except Empty:
+            raise BatchError(
+                f"the job has stalled: its {engine.workers} {engine.name} workers finished no shard within {stall:g} "
+                "seconds, and were ended. What is done is kept: run the same command again, with --stall if a shard "
+                "takes longer than that, with fewer --workers or with --engine local"
+            ) from None
         finally:
             engine.stop()
     return failures
-
-
-def _next(outcomes: "SimpleQueue[Outcome]", stall: float, engine: Engine) -> Outcome:
-    try:
-        return outcomes.get(timeout=stall)
-    except Empty:
-        raise BatchError(
-            f"the job has stalled: its {engine.workers} {engine.name} workers finished no shard within {stall:g} "
-            "seconds, and were ended. What is done is kept: run the same command again, with --stall if a shard takes "
-            "longer than that, with fewer --workers or with --engine local"
-        ) from None
-
-
-def _should_give_up(failures: Sequence[ShardFailure], shards: int) -> bool:
-    """Whether the failures so far mean that the rest will fail, too: damaged rows do so only when there is no rest."""
-    return len(failures) == shards or sum(not failure.damaged for failure in failures) >= _FAILURES_TO_GIVE_UP
-
-
-def _unreadable(number: int, source: Source) -> ShardFailure:
-    return ShardFailure(f"{number:05d}", source.name, 0, source.rows, f"{source.name} is left out: {source.problem}")
-
-
-class _Meter:
-    """Counts rows and seconds."""
-
-    def __init__(self, total: int, rows: int, report: Callable[[Progress], None]) -> None:
-        self.total, self.rows, self._before, self._report = total, rows, rows, report
-        self._started = time.monotonic()
-
-    def add(self, rows: int, failed: int) -> str:
-        """Report some more rows; returns the rate in words."""
-        self.rows += rows
-        rate = (self.rows - self._before) / max(time.monotonic() - self._started, 1e-9)
-        self._report(Progress(self.rows, self.total, rate, failed))
-        return f"{rate:,.0f} rows/s"
 
 
 def summarize(
@@ -268,6 +220,7 @@ def summarize(
         for name, (count, total, squares) in result.measures.items():
             before = sums.get(name, (0, 0.0, 0.0))
             sums[name] = (before[0] + count, before[1] + total, before[2] + squares)
+    texts = {UNUSABLE: UNUSABLE_TEXT, **{code.value: code.text for code in StatusCode}}
     found, searched = (
         sum(status[code.value] for code in StatusCode if getattr(code, kind)) for kind in ("found", "searched")
     )
@@ -275,7 +228,7 @@ def summarize(
         "rows": sum(result.rows for result in ordered),
         "found": found,
         "flip_ratio": _rounded(found / searched) if searched else None,
-        "reasons": {name: {"rows": status[name], "text": _text(name)} for name in sorted(status)},
+        "reasons": {name: {"rows": status[name], "text": texts[name]} for name in sorted(status)},
         "binding": dict(sorted(binding.items(), key=lambda one: (-one[1], one[0]))),
         "measures": {name: _moments(*values) for name, values in sums.items()},
         "seconds": round(seconds, 3),
@@ -300,7 +253,3 @@ def _moments(count: int, total: float, squares: float) -> dict[str, float | int 
 
 def _rounded(value: float) -> float:
     return float(f"{value:.{_DIGITS}g}")
-
-
-def _text(status: str) -> str:
-    return UNUSABLE_TEXT if status == UNUSABLE else StatusCode(status).text

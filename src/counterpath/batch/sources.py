@@ -5,7 +5,7 @@ import glob
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -32,7 +32,6 @@ _GAPS += ["N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"]
 """What pandas takes for a missing value; its own list is private."""
 _HASHING_THREADS = 8
 """At most: more threads do not make a disk faster."""
-_DIGITS = re.compile(r"(\d+)")
 
 
 def scan_csv(path: Path, shard_rows: int) -> tuple[int, list[int], list[str]]:
@@ -149,9 +148,9 @@ def find_files(given: str, exclude: Path | None = None) -> list[tuple[str, Path]
     """
     path = Path(given)
     if path.is_dir():
-        inside = (file.relative_to(path) for file in path.rglob("*") if file.is_file())
-        names = [file for file in inside if file.suffix.lower() in READERS and not _is_hidden(file)]
-        found = [(file.as_posix(), path / file) for file in names]
+        inside = [file.relative_to(path) for file in path.rglob("*") if file.is_file()]
+        shown = [file for file in inside if not any(part.startswith((".", "_")) for part in file.parts)]
+        found = [(file.as_posix(), path / file) for file in shown if file.suffix.lower() in READERS]
     elif path.is_file():
         found = [(path.name, path)]
     else:
@@ -166,7 +165,11 @@ def find_files(given: str, exclude: Path | None = None) -> list[tuple[str, Path]
         raise InputError(f"there are no rows to read: {given!r} is no file, no folder with {kinds} files, no pattern")
     for name, file in found:
         choose(f"kind of table (the end of {name!r})", file.suffix.lower(), READERS)
-    return sorted(found, key=lambda one: _numeric_key(one[0]))
+    digits = re.compile(r"(\d+)")  # by whose values part-10 comes after part-9
+    return sorted(
+        found,
+        key=lambda one: [(0, int(part)) if part.isdigit() else (1, part) for part in digits.split(one[0])],
+    )
 
 
 def inspect_files(files: Sequence[tuple[str, Path]], columns: Sequence[str], shard_rows: int) -> list[Source]:
@@ -225,15 +228,6 @@ READERS: dict[str, Callable[[Path, int], tuple[int, Sequence[int], list[str]]]] 
     ".csv": scan_csv,
 }
 """How to scan a file, by the end of its name, for the number of its rows, its cuts and its columns."""
-
-
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith((".", "_")) for part in path.parts)
-
-
-def _numeric_key(name: str) -> list[tuple[int, Any]]:
-    """A key by which part-10 comes after part-9."""
-    return [(0, int(part)) if part.isdigit() else (1, part) for part in _DIGITS.split(name)]
 
 
 def read_shard(source: Source, shard: Shard, schema: Schema, ids: Sequence[str]) -> tuple[pd.DataFrame, pa.Table]:
@@ -300,17 +294,13 @@ def _values(column: pd.Series, feature: Feature) -> pd.Series:
     """The values of a feature that are written in a column; what is none stays as it is written."""
     codes, texts = pd.factorize(column)
     is_number = KINDS[feature.kind].categories is None
-    known = {} if is_number else _by_text(feature.categories)
+    # Categories by how they are written; true and false in all forms that pandas reads.
+    known = {f(f"{one}"): one for one in feature.categories if isinstance(one, bool) for f in (str.lower, str.upper)}
+    known |= {str(category): category for category in feature.categories}
     values = [_number(text) if is_number else known.get(text, _category(text, feature.categories)) for text in texts]
     found = np.array([*values, np.nan], dtype=object)[codes]  # a gap has the code -1
     plain = is_number and all(isinstance(value, float) for value in values)
     return pd.Series(found, name=column.name, dtype=np.float64 if plain else object)
-
-
-def _by_text(categories: Sequence[Any]) -> Mapping[str, Any]:
-    """Categories by how they are written; true and false in all forms that pandas reads."""
-    truths = {text: one for one in categories if isinstance(one, bool) for text in (f"{one}".lower(), f"{one}".upper())}
-    return truths | {str(category): category for category in categories}
 
 
 def _category(text: str, categories: Sequence[Any]) -> Any:

@@ -18,7 +18,7 @@ import torch
 
 from counterpath.batch.engine import Outcome, ShardFailure, ShardResult, Task
 from counterpath.batch.folder import COUNTERFACTUALS, MILESTONES, write_table
-from counterpath.batch.results import ExplainedRows, explain_rows
+from counterpath.batch.results import explain_rows
 from counterpath.batch.sources import Shard, read_shard
 from counterpath.explainer.explainer import Explainer
 from counterpath.utils.errors import BatchError, CounterpathError
@@ -62,18 +62,14 @@ class Worker:
             damaged = reading and not isinstance(error, FileNotFoundError | PermissionError)
             return fail(problem, details=traceback.format_exc(), damaged=damaged)
         try:
-            files = self._write(shard, explained)
+            tables = {MILESTONES: explained.milestones, COUNTERFACTUALS: explained.counterfactuals}
+            found = {f"{name}/{shard.name}.parquet": table for name, table in tables.items() if table is not None}
+            files = {file: write_table(Path(self._task.out) / file, table) for file, table in found.items()}
         except BatchError as error:
             return fail(str(error), details=traceback.format_exc(), fatal=True)
         sums = explained.status, explained.binding, explained.measures
         seconds = round(time.monotonic() - started, 3)
         return ShardResult(shard.name, source.name, shard.first, shard.rows, source.sha256, files, *sums, seconds)
-
-    def _write(self, shard: Shard, explained: ExplainedRows) -> dict[str, int]:
-        """Write the tables of a shard; their sizes by their paths in the folder of results."""
-        tables = {MILESTONES: explained.milestones, COUNTERFACTUALS: explained.counterfactuals}
-        files = {f"{name}/{shard.name}.parquet": table for name, table in tables.items() if table is not None}
-        return {file: write_table(Path(self._task.out) / file, table) for file, table in files.items()}
 
 
 def main() -> None:

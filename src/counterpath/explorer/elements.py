@@ -1,37 +1,46 @@
-"""Small elements that the whole page is made of: texts, sections, tables, figures, and the controls of a search.
+"""Small elements that the whole page is made of: texts, sections, tables, figures, downloads, controls of a search.
 
 All text is text, whatever is in it.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+import mimetypes
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypeAlias, TypeVar
 
+import pandas as pd
 from nicegui import background_tasks, ui
 from nicegui.elements.mixins.text_element import TextElement
 
+from counterpath.explanation import Explanation
 from counterpath.explorer.figures import Figure, description_of
 from counterpath.utils.errors import CounterpathError
 
+E = TypeVar("E", bound=ui.element)
 UNEXPECTED = "Something unexpected happened; the terminal has the details."
 
 
-def text(tag: str, content: str, classes: str = "") -> TextElement:
-    """An element of any tag that shows a text, never as HTML."""
-    return TextElement(tag=tag, text=content).classes(classes)
+def describe(element: E, **props: Any) -> E:
+    """Give an element properties: its `role`, or its `aria_label`, which is what it is to those who do not see it.
 
-
-def part(tag: str, role: str) -> ui.element:
-    """An element of any tag with a role for screen readers."""
-    element = ui.element(tag)
-    element.props["role"] = role
+    Any text will do, unlike in `props`.
+    """
+    for name, value in props.items():
+        element.props[name.replace("_", "-")] = value
     return element
 
 
-def set_name(element: ui.element, name: str) -> None:
-    """Say what an element is to those who do not see it; any text will do, unlike in `props`."""
-    element.props["aria-label"] = name
+def box(tag: str, classes: str = "", **props: Any) -> ui.element:
+    """An element of any tag, for others to be in."""
+    return describe(ui.element(tag).classes(classes), **props)
+
+
+def text(tag: str, content: str, classes: str = "", **props: Any) -> TextElement:
+    """An element of any tag that shows a text, never as HTML."""
+    return describe(TextElement(tag=tag, text=content).classes(classes), **props)
 
 
 def set_class(element: ui.element, name: str, on: bool) -> None:
@@ -51,29 +60,17 @@ def button(
         name: What it is to those who do not see it, if its label does not say it all.
     """
     made = ui.button(label, on_click=on_click).props(f"{look} no-caps")
-    if name:
-        set_name(made, name)
-    return made
+    return describe(made, aria_label=name) if name else made
 
 
 @contextmanager
 def section(identity: str, title: str, lead: str = "") -> Iterator[ui.element]:
     """A part of the page with a heading of its own, to which links lead."""
-    with ui.element("section").classes("cp-section") as outer:
-        outer.props["id"] = identity
-        outer.props["aria-labelledby"] = f"{identity}-title"
-        text("h2", title, "cp-title").props["id"] = f"{identity}-title"
+    with box("section", "cp-section", id=identity, aria_labelledby=f"{identity}-title") as outer:
+        text("h2", title, "cp-title", id=f"{identity}-title")
         if lead:
             text("p", lead, "cp-lead")
         yield outer
-
-
-def links(name: str, sections: Sequence[str]) -> None:
-    """Links to sections of the page by their identities."""
-    with ui.element("nav").classes("cp-links") as nav:
-        set_name(nav, name)
-        for identity in sections:
-            ui.link(identity.capitalize(), f"#{identity}")
 
 
 def table(
@@ -86,31 +83,26 @@ def table(
     Returns:
         Each row with its cells, without the head.
     """
-    with ui.element("div").classes("cp-scroll") as outer:
-        outer.props["tabindex"] = 0  # what scrolls must be reached by keyboard
-        outer.props["role"] = "region"
-        set_name(outer, caption)
-        with part("table", "table").classes(f"cp-table {classes}"):
-            text("caption", caption, "cp-hidden")
-            with part("thead", "rowgroup"), part("tr", "row"):
-                for content in head:
-                    text("th", content).props["role"] = "columnheader"
-            with part("tbody", "rowgroup"):
-                return [_table_row(row) for row in rows]
+    # What scrolls must be reached by keyboard.
+    outer = box("div", "cp-scroll", tabindex=0, role="region", aria_label=caption)
+    with outer, box("table", f"cp-table {classes}", role="table"):
+        text("caption", caption, "cp-hidden")
+        with box("thead", role="rowgroup"), box("tr", role="row"):
+            for content in head:
+                text("th", content, role="columnheader")
+        with box("tbody", role="rowgroup"):
+            return [_table_row(row) for row in rows]
 
 
 def _table_row(row: Sequence[str]) -> tuple[ui.element, list[TextElement]]:
-    with part("tr", "row") as made:
-        cells = [text("td" if index else "th", content) for index, content in enumerate(row)]
-    for index, cell in enumerate(cells):
-        cell.props["role"] = "cell" if index else "rowheader"
-    return made, cells
+    with box("tr", role="row") as made:
+        first, *others = row
+        return made, [text("th", first, role="rowheader"), *(text("td", other, role="cell") for other in others)]
 
 
 def error_label() -> ui.label:
     """A place for what is wrong, which is read out when it changes; hidden while it is empty."""
-    label = ui.label().classes("cp-problem")
-    label.props["role"] = "alert"
+    label = describe(ui.label().classes("cp-problem"), role="alert")
     label.bind_visibility_from(label, "text", backward=bool)
     return label
 
@@ -161,13 +153,12 @@ class TaskControls:
         with ui.element("div").classes("cp-row") as self._row:
             self._start = button(label, lambda: self.start(work), "unelevated")
             self._stop = ui.button("Stop", on_click=self._stopped, color="negative").props("outline no-caps")
-            set_name(self._stop, stop_name)
-            with ui.element("div").classes("cp-busy") as busy:
-                busy.props["role"] = "status"
+            describe(self._stop, aria_label=stop_name)
+            with box("div", "cp-busy", role="status"):
                 self._spinner = ui.spinner(size="20px")
                 self._doing = ui.label()
         self._bar = ui.linear_progress(show_value=False, size="8px").props("rounded instant-feedback")
-        set_name(self._bar, "Progress")
+        describe(self._bar, aria_label="Progress")
         self.show_idle()
         ui.context.client.on_delete(self.cancel)
 
@@ -225,13 +216,12 @@ class Drawing:
     """A figure that is as wide as there is room, or nothing."""
 
     def __init__(self) -> None:
-        self._outer = ui.element("div").classes("cp-figure")
-        self._outer.props["role"] = "img"
+        self._outer = box("div", "cp-figure", role="img")
         self._plot: ui.plotly | None = None
 
     def show(self, figure: Figure) -> None:
         """Draw a figure instead of what is drawn."""
-        set_name(self._outer, description_of(figure))
+        describe(self._outer, aria_label=description_of(figure))
         if self._plot is None:
             with self._outer:
                 self._plot = ui.plotly(figure).classes("cp-figure")
@@ -248,3 +238,62 @@ class Drawing:
         """Draw nothing."""
         self._outer.clear()
         self._plot = None
+
+
+Tables: TypeAlias = Mapping[str, pd.DataFrame]
+FORMATS: dict[str, Callable[[Explanation, Path, Tables], Any]] = {
+    "json": lambda result, path, tables: result.to_json(path),
+    "csv": lambda result, path, tables: result.to_csv(path),
+    "html": lambda result, path, tables: result.to_html(path, tables=tables),
+}
+"""What writes a file, by its suffix."""
+
+
+def file_content(result: Explanation, suffix: str, tables: Tables) -> bytes:
+    """A file as bytes; nothing of it stays on the disk.
+
+    Args:
+        result: What to write.
+        suffix: A key of `FORMATS`.
+        tables: Further tables for a report, by their headings.
+    """
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / f"explanation.{suffix}"
+        FORMATS[suffix](result, path, tables)
+        return path.read_bytes()
+
+
+class Downloads:
+    """A button for every format, hidden until there is something to download.
+
+    Args:
+        name: Of the files.
+        what: What they hold, for those who do not see it.
+        error: Where to say what goes wrong.
+    """
+
+    def __init__(self, name: str, what: str, error: ui.label) -> None:
+        self._name, self._error = name, error
+        with ui.element("div").classes("cp-row") as self._row:
+            ui.label("Download:").classes("cp-soft")
+            for suffix in FORMATS:
+                described = f"Download {what} as {suffix.upper()}"
+                button(suffix.upper(), lambda suffix=suffix: self._save(suffix), name=described)
+        self.offer(None, {})
+
+    def offer(self, result: Explanation | None, tables: Tables) -> None:
+        """Offer an explanation, or nothing.
+
+        Args:
+            result: The explanation.
+            tables: Further tables for a report, by their headings; those that are in it at the click.
+        """
+        self._result, self._tables = result, tables
+        self._row.set_visibility(result is not None)
+
+    async def _save(self, suffix: str) -> None:
+        if self._result is not None:
+            with show_errors(self._error):
+                name = f"{self._name}.{suffix}"
+                content = await asyncio.to_thread(file_content, self._result, suffix, dict(self._tables))
+                ui.download.content(content, name, mimetypes.guess_type(name)[0] or "")

@@ -15,7 +15,6 @@ from torch import Tensor
 from counterpath.explainer.explainer import Explainer
 from counterpath.explanation import Explanation, wording
 from counterpath.explanation.plots.style import COLORS, INK, PALETTE
-from counterpath.explanation.tables import position
 from counterpath.explorer import figures
 from counterpath.explorer.figures import Figure
 from counterpath.fitting.fitted import FittedModels, LatentMap
@@ -82,47 +81,42 @@ def map_figure(results: Mapping[str, Explanation], i: Any, *, background: Volume
         InputError: There is no such row.
     """
     first = next(iter(results.values()))
-    paths = {name: _path(result, i) for name, result in results.items()}
-    paths = {name: path for name, path in paths.items() if len(path)}
+    kept = {name: result._steps(result._position(i, None)) for name, result in results.items()}
+    paths = {name: path for name, path in kept.items() if len(path)}
     codes = first.landscape.iloc[:: max(1, -(-len(first.landscape) // MOST_CODES))]
     if not len(codes) and not paths:
         return figures.empty_figure("There is no map of this explanation.")
     traces = [*([_background_trace(background)] if background is not None else []), *_code_traces(codes)]
     for above, (name, path) in zip(reversed(range(len(paths))), paths.items(), strict=True):
         traces += _path_traces(name, path, above)
-    if paths:
-        traces.append(_start_trace(next(iter(paths.values()))))
+    for start in [path.head(1) for path in paths.values()][:1]:
+        ring = {"size": 11, "color": "white", "line": {"color": INK, "width": 2}}
+        hover = {"text": ["row as asked"], "hoverinfo": "text", "showlegend": False}
+        traces.append(figures.scatter(start["map_x"], start["map_y"], "markers", marker=ring, **hover))
     x_range, y_range = _square(codes, list(paths.values()))
     remark = f"{first.note[:1].upper()}{first.note[1:]}." + (f" {background.note}" if background is not None else "")
     caption_height = _LINE_HEIGHT * (1 + len(remark) // _CAPTION_WIDTH)
+    frame = {"showticklabels": False, "constrain": "domain", "showline": True, "linecolor": figures.LINE}
     below = 26 if background is None else 78  # under the axis title, and under the colour bar
     return figures.figure(
         traces,
         f"Latent map with the paths of {wording.listed(list(paths)) or 'nobody'}. {remark}",
         height=_HEIGHT + caption_height,
         margin={"l": 24, "r": 8, "t": 8, "b": (34 if background is None else 88) + caption_height},
-        xaxis=figures.axis(range=x_range, constraintoward="left", **_frame("map x")),
-        yaxis=figures.axis(range=y_range, scaleanchor="x", constraintoward="top", **_frame("map y")),
+        xaxis=figures.axis(range=x_range, constraintoward="left", title=figures.title("map x", standoff=4), **frame),
+        yaxis=figures.axis(
+            range=y_range, scaleanchor="x", constraintoward="top", title=figures.title("map y", standoff=4), **frame
+        ),
         showlegend=True,
         legend=figures.legend(y=1.01, itemwidth=30),
         annotations=[*_labels(paths, x_range), figures.caption(remark, below, left=22)],
     )
 
 
-def _path(result: Explanation, i: Any) -> pd.DataFrame:
-    """The path of a row; empty where it was not kept, or there is none."""
-    return result.paths[result.paths["row"] == position(result.factuals.index, i, None, result.plans)]
-
-
-def _frame(title: str) -> dict[str, Any]:
-    words = {"text": title, "font": figures.soft_font(), "standoff": 4}
-    return {"showticklabels": False, "title": words, "constrain": "domain", "showline": True, "linecolor": figures.LINE}
-
-
 def _background_trace(grid: VolumeGrid) -> dict[str, Any]:
     anchor = {"orientation": "h", "x": 0, "xanchor": "left", "y": 0, "yanchor": "top", "ypad": 26, "xpad": 0}
     size = {"thickness": 8, "len": 220, "lenmode": "pixels", "outlinewidth": 0}
-    title = {"text": "volume element √det M, log₁₀", "font": figures.soft_font(), "side": "bottom"}
+    title = figures.title("volume element √det M, log₁₀", side="bottom")
     with np.errstate(divide="ignore"):
         heights = np.log10(grid.volume)
     known = heights[np.isfinite(heights)]
@@ -178,12 +172,6 @@ def _path_traces(name: str, path: pd.DataFrame, above: int) -> list[dict[str, An
     ]
 
 
-def _start_trace(path: pd.DataFrame) -> dict[str, Any]:
-    marker = {"size": 11, "color": "white", "line": {"color": INK, "width": 2}}
-    hover = {"text": ["row as asked"], "hoverinfo": "text", "showlegend": False}
-    return figures.scatter(path["map_x"].iloc[:1], path["map_y"].iloc[:1], "markers", marker=marker, **hover)
-
-
 def _square(codes: pd.DataFrame, paths: list[pd.DataFrame]) -> tuple[list[float], list[float]]:
     """From where to where to draw, a square: nearly all codes, and all of every path."""
     sides: list[tuple[float, float]] = []
@@ -210,14 +198,12 @@ def _labels(paths: Mapping[str, pd.DataFrame], x_range: list[float]) -> list[dic
         else:
             ends.append((path[-1], [name]))
     middle = np.mean([end for end, _ in ends], axis=0)
-    labels = [_label(_joined(names), end, _is_left(end[0], start[0], x_range)) for end, names in ends]
+    labels = []
+    for end, names in ends:
+        words = [figures.label(name, _NAME_WIDTH) for name in names[:_MOST_NAMES]]
+        words += [f"and {len(names) - _MOST_NAMES} more"] if len(names) > _MOST_NAMES else []
+        labels.append(_label("<br>".join(words), end, _is_left(end[0], start[0], x_range)))
     return [*labels, _label("as asked", start, _is_left(start[0], middle[0], x_range))]
-
-
-def _joined(names: list[str]) -> str:
-    shown = [figures.label(name, _NAME_WIDTH) for name in names[:_MOST_NAMES]]
-    more = len(names) - len(shown)
-    return "<br>".join([*shown, *([f"and {more} more"] if more else [])])
 
 
 def _is_left(x: float, other: float, x_range: list[float]) -> bool:
@@ -251,7 +237,12 @@ def volume_grid(explainer: Explainer, row: pd.DataFrame) -> VolumeGrid | None:
     latent_map, space, rows = models.latent_map, models.latent, models.rows
     if len(latent_map.center) < 2:
         return None
-    x, y = _grid_sides(latent_map.points)
+    low, high = latent_map.points.amin(0), latent_map.points.amax(0)
+    half = _HALF_SIDE * float((high - low).max().clamp(min=1e-9))
+    x, y = (  # both sides of a square grid: where the codes are, and somewhat beyond
+        torch.linspace(middle - half, middle + half, _GRID_CELLS, dtype=torch.float64)
+        for middle in ((low + high) / 2).tolist()
+    )
     with torch.no_grad():
         sample = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))[:_GRID_CODES]
         known = map_blocks(space.encode, rows[sample.to(rows.device)]).double().cpu()
@@ -267,17 +258,6 @@ def volume_grid(explainer: Explainer, row: pd.DataFrame) -> VolumeGrid | None:
     flat = len(latent_map.center) == 2
     note = "" if flat else "Background: on the surface on which the codes lie on average."
     return VolumeGrid(x.numpy(), y.numpy(), grid, note)
-
-
-def _grid_sides(points: Float[Tensor, "n 2"]) -> tuple[Float[Tensor, "m"], Float[Tensor, "m"]]:
-    """Both sides of a square grid: where the codes are, and somewhat beyond."""
-    low, high = points.amin(0), points.amax(0)
-    half = _HALF_SIDE * float((high - low).max().clamp(min=1e-9))
-    x, y = (
-        torch.linspace(middle - half, middle + half, _GRID_CELLS, dtype=torch.float64)
-        for middle in ((low + high) / 2).tolist()
-    )
-    return x, y
 
 
 def _codes_at(

@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from random import Random
+from functools import partial
+from random import randrange
 from typing import Any
 
 import pandas as pd
@@ -15,8 +16,7 @@ from counterpath.explainer.explainer import Explainer
 from counterpath.explainer.request import OTHER, Request
 from counterpath.explanation import wording
 from counterpath.explorer import elements, state
-from counterpath.explorer.loading import LoadedModel
-from counterpath.explorer.state import BOTH, MOST_MATCHES, FeatureConstraint, RowTable
+from counterpath.explorer.state import BOTH, MOST_MATCHES, FeatureConstraint, LoadedModel
 from counterpath.search.methods import method_names, resolve_method
 from counterpath.utils.errors import CounterpathError
 
@@ -71,156 +71,6 @@ class TargetFields:
         )
 
 
-class RequestForm:
-    """What is requested for one row, beside the constraints of its features.
-
-    Args:
-        explainer: The model.
-
-    Attributes:
-        fields: The fields that requests for many rows have, too.
-    """
-
-    def __init__(self, explainer: Explainer) -> None:
-        with ui.element("div").classes("cp-fields"):
-            self.fields = TargetFields(explainer, on_method=self._describe_method)
-            self.fields.confidence.props["hint"] = "the least probability"
-            self._plans = ui.number("Plans", value=3, step=1)
-            self._plans.props["hint"] = "at most"
-            self._max_changes = ui.number("Most changes", step=1)
-            self._max_changes.props["hint"] = "empty: any number"
-        self._description = elements.text("p", "", "cp-soft")
-        self._describe_method()
-
-    def request(self, **constraints: Any) -> Request:
-        """The request that the controls make.
-
-        Args:
-            constraints: What `state.request_arguments` gives.
-
-        Raises:
-            InputError: The number of plans is none.
-        """
-        plans, max_changes = as_integer(self._plans.value), as_integer(self._max_changes.value)
-        return self.fields.request(plans=plans, max_changes=max_changes, **constraints)
-
-    def allow_any_changes(self) -> None:
-        """Let as many features change as needed."""
-        self._max_changes.set_value(None)
-
-    def _describe_method(self) -> None:
-        name = str(self.fields.method.value)
-        self._description.set_text(f"{name}: {resolve_method(name).description}.")
-
-
-class RowPicker:
-    """The controls that choose a row of the table.
-
-    Args:
-        rows: The rows to choose from.
-        on_pick: Called with the position of the row that was picked.
-        target_class: Gives the class that is wanted now: rows with another prediction are rejected.
-    """
-
-    def __init__(self, rows: RowTable, on_pick: Callable[[int], None], target_class: Callable[[], Any]) -> None:
-        self._rows, self._on_pick, self._target_class = rows, on_pick, target_class
-        self._random = Random()
-        self._index, self._label = -1, ""
-        self._query = ui.input("Search people", on_change=self._search).props("dense outlined clearable debounce=150")
-        self._query.props["hint"] = "values, or name=value; several words narrow it down"
-        elements.set_name(self._query, "Search people by their values")
-        self._matches = ui.element("div").classes("cp-matches")
-        self._matches.props["role"] = "list"
-        elements.set_name(self._matches, "People found")
-        self._matches.set_visibility(False)
-        with ui.element("div").classes("cp-row"):
-            elements.button("Random", lambda: self.pick(self._random.randrange(len(rows))))
-            elements.button("Next rejected", self._pick_next_rejected)
-        self._picked = elements.text("p", "", "cp-soft")
-        self._picked.props["aria-live"] = "polite"
-
-    def pick(self, index: int) -> None:
-        """Take the row at a position."""
-        self._index, self._label = index, self._rows.label(index)
-        self._matches.set_visibility(False)
-        self._picked.set_text(f"Row {self._label}, one of {len(self._rows):,} people, as in the table.")
-        self._on_pick(index)
-
-    def pick_first_rejected(self) -> None:
-        """Take the first row that the model rejects, or else the first one."""
-        self.pick(self._rows.next_rejected(-1, self._target_class()) or 0)
-
-    def show_other_table(self, label: str) -> None:
-        """Say that the row comes from another table."""
-        self._label = label
-        self._picked.set_text(f"Row {label}, opened from a group.")
-
-    def show_edited(self) -> None:
-        """Say that the row on the page is no longer the one in the table."""
-        self._picked.set_text(f"Row {self._label}, with values that you have edited.")
-
-    def _search(self) -> None:
-        query = (self._query.value or "").strip()
-        self._matches.clear()
-        self._matches.set_visibility(bool(query))
-        if not query:
-            return
-        found = self._rows.search(query)
-        with self._matches:
-            for index in found:
-                self._add_match(index)
-            if not found:
-                ui.label("Nobody has that; try fewer words, or age=40.").classes("cp-soft")
-            if len(found) == MOST_MATCHES:
-                ui.label(f"The first {MOST_MATCHES} are shown; more words narrow it down.").classes("cp-soft")
-
-    def _add_match(self, index: int) -> None:
-        predicted = self._rows.predicted[index]
-        says = "a value unknown to the model" if predicted is None else f"the model says {wording.value(predicted)}"
-        with ui.item(on_click=lambda: self.pick(index)).props("dense role=listitem"), ui.item_section():
-            ui.item_label(f"Row {self._rows.label(index)}: {says}")
-            ui.item_label(self._rows.summary(index)).props("caption")
-
-    def _pick_next_rejected(self) -> None:
-        index = self._rows.next_rejected(self._index, self._target_class())
-        if index is None:
-            ui.notify("The model rejects nobody in this table.")
-        else:
-            self.pick(index)
-
-
-class Prediction:
-    """What the model decides, and how probable it finds each class."""
-
-    def __init__(self) -> None:
-        with ui.element("div").classes("cp-decision") as outer:
-            outer.props["role"] = "status"
-            elements.set_name(outer, "Decision of the model")
-            self._verdict = elements.text("div", "…", "cp-verdict")
-            self._bars = ui.element("div").classes("cp-stack")
-        self._error = elements.error_label()
-
-    def show(self, probabilities: Mapping[Any, float]) -> None:
-        """Show the probability of each class; the greatest decides."""
-        best = max(probabilities, key=lambda label: probabilities[label])
-        self._error.set_text("")
-        self._verdict.set_text(f"The model says {wording.value(best)} ({wording.probability(probabilities[best])})")
-        self._bars.clear()
-        with self._bars:
-            for label, probability in probabilities.items():
-                with ui.element("div").classes("cp-bar"):
-                    ui.label(wording.value(label))
-                    with ui.element("div").classes("cp-track"):
-                        ui.element("div").classes("cp-fill").style(f"width: {100 * probability:.1f}%")
-                    ui.label(wording.probability(probability))
-
-    def show_error(self, reason: str) -> None:
-        """Say why there is no prediction."""
-        self._verdict.set_text("No decision")
-        self._bars.clear()
-        self._error.set_text(reason)
-
-
 class FeatureCard:
     """The controls of one feature.
 
@@ -234,21 +84,15 @@ class FeatureCard:
     def __init__(
         self, explainer: Explainer, feature: Feature, on_value: Callable[[], None], on_constraint: Callable[[], None]
     ) -> None:
-        self._feature, self._explainer, self._on_value, self._on_constraint = (
-            feature,
-            explainer,
-            on_value,
-            on_constraint,
-        )
+        self._feature, self._explainer = feature, explainer
+        self._on_value, self._on_constraint = on_value, on_constraint
         self.constraint = FeatureConstraint()
         index = explainer.schema_.index(feature.name)
         self._axis = explainer.encoder_.axes[index]
         known = [feature.categories[code] for code in explainer.encoder_.seen[index]]
         self._categories = {category: wording.value(category) for category in known}
-        self._has_ends = isinstance(self._axis, NumberAxis) or is_interval(feature)
         self._silent = False
-        with ui.element("article").classes("cp-card") as self._card:
-            elements.set_name(self._card, f"Feature {feature.name}")
+        with elements.box("article", "cp-card", aria_label=f"Feature {feature.name}") as self._card:
             elements.set_class(self._card, "cp-fixed", feature.immutable)
             self._build()
 
@@ -269,14 +113,9 @@ class FeatureCard:
         """Put a constraint into its controls, without calling back."""
         self._silent = True
         self.constraint = constraint
-        self._lock.set_value(constraint.locked)
-        self._direction.set_value(constraint.direction)
-        self._cost.set_value(constraint.cost)
-        if self._has_ends:
-            self._low.set_value(constraint.low)
-            self._high.set_value(constraint.high)
-        else:
-            self._allowed.set_value(list(constraint.allowed))
+        for name, control in self._controls.items():
+            value = getattr(constraint, name)
+            control.set_value(list(value) if name == "allowed" else value)
         self._summarize()
         self._silent = False
 
@@ -302,11 +141,10 @@ class FeatureCard:
             elements.text("h3", feature.name)
             if feature.immutable:
                 elements.text("span", "cannot change", "cp-badge")
-            self._lock = ui.switch("Lock", value=feature.immutable, on_change=self._constrained).props("dense")
-            self._lock.set_enabled(not feature.immutable)
-            elements.set_name(self._lock, f"Lock {feature.name}")
-        self._value = self._value_field()
-        elements.set_name(self._value, f"Value of {feature.name}")
+            lock = ui.switch("Lock", value=feature.immutable, on_change=self._constrained).props("dense")
+            lock.set_enabled(not feature.immutable)
+            self._controls: dict[str, Any] = {"locked": elements.describe(lock, aria_label=f"Lock {feature.name}")}
+        self._value = elements.describe(self._value_field(), aria_label=f"Value of {feature.name}")
         self._value_error = elements.error_label()
         if not feature.immutable:
             with ui.expansion("Limits: none").props("dense dense-toggle") as self._more:
@@ -314,34 +152,31 @@ class FeatureCard:
         self._constraint_error = elements.error_label()
 
     def _build_constraint(self) -> None:
+        """A control for each part of a constraint, by its name."""
+        has_ends = isinstance(self._axis, NumberAxis) or is_interval(self._feature)
         with ui.element("div").classes("cp-fields"):
-            self._direction = ui.select(_DIRECTIONS, label="Direction", value=BOTH, on_change=self._constrained)
+            direction = ui.select(_DIRECTIONS, label="Direction", value=BOTH, on_change=self._constrained)
             if KINDS[self._feature.kind].one_hot:
-                self._direction.disable()
-                self._direction.props["hint"] = "its values have no order"
-            self._cost = ui.number("Cost of change", value=1, min=0, step=0.5, on_change=self._constrained)
-            self._cost.props["hint"] = "1 is usual"
-            if self._has_ends:
-                self._low, self._high = (self._end_field(label) for label in ("At least", "At most"))
-        if not self._has_ends:
-            self._allowed = ui.select(
-                self._categories, label="Allowed values", multiple=True, on_change=self._constrained
-            )
-            self._allowed.classes("cp-full").props["hint"] = "none chosen: all are"
-
-    def _end_field(self, label: str) -> ui.number | ui.select:
-        if isinstance(self._axis, NumberAxis):
-            return ui.number(label, on_change=self._constrained)
-        return ui.select(self._categories, label=label, clearable=True, on_change=self._constrained)
+                elements.describe(direction, hint="its values have no order").disable()
+            cost = ui.number("Cost of change", value=1, min=0, step=0.5, on_change=self._constrained)
+            self._controls |= {"direction": direction, "cost": elements.describe(cost, hint="1 is usual")}
+            for name, label in (("low", "At least"), ("high", "At most")) if has_ends else ():
+                self._controls[name] = (
+                    ui.number(label, on_change=self._constrained)
+                    if isinstance(self._axis, NumberAxis)
+                    else ui.select(self._categories, label=label, clearable=True, on_change=self._constrained)
+                )
+        if not has_ends:
+            allowed = ui.select(self._categories, label="Allowed values", multiple=True, on_change=self._constrained)
+            self._controls["allowed"] = elements.describe(allowed.classes("cp-full"), hint="none chosen: all are")
 
     def _value_field(self) -> ui.number | ui.select:
         axis = self._axis
         if not isinstance(axis, NumberAxis):
             return ui.select(self._categories, on_change=self._edited).props("dense options-dense")
         field = ui.number(on_change=self._edited).props("dense")
-        field.props["step"] = 1 if axis.whole else "any"
-        field.props["hint"] = f"{wording.value(axis.lower)} to {wording.value(axis.upper)} is usual"
-        return field
+        hint = f"{wording.value(axis.lower)} to {wording.value(axis.upper)} is usual"
+        return elements.describe(field, step=1 if axis.whole else "any", hint=hint)
 
     def _edited(self) -> None:
         if not self._silent:
@@ -350,14 +185,8 @@ class FeatureCard:
     def _constrained(self) -> None:
         if self._silent:
             return
-        self.constraint = FeatureConstraint(
-            locked=bool(self._lock.value),
-            direction=str(self._direction.value),
-            low=as_integer(self._low.value) if self._has_ends else None,
-            high=as_integer(self._high.value) if self._has_ends else None,
-            allowed=() if self._has_ends else tuple(self._allowed.value),
-            cost=as_integer(self._cost.value),
-        )
+        values = {name: as_integer(control.value) for name, control in self._controls.items()}
+        self.constraint = FeatureConstraint(**values | {"allowed": tuple(values.get("allowed", ()))})
         self._summarize()
         self._on_constraint()
 
@@ -384,12 +213,26 @@ class RowForm:
         on_other_row: Callable[[], None],
         on_edit: Callable[[], None],
     ) -> None:
-        self._model, self._on_other_row, self._on_edit = model, on_other_row, on_edit
+        self._model, self._target_class = model, target_class
+        self._on_other_row, self._on_edit = on_other_row, on_edit
+        self._index = -1
         self._label: Any = ""
         self._task: asyncio.Task[Any] | None = None
         with elements.section("person", "Person", "Pick somebody, then change any value below."):
-            self.picker = RowPicker(model.rows, self._picked, target_class)
-            self._prediction = Prediction()
+            self._query = ui.input("Search people", on_change=self._search)
+            self._query.props("dense outlined clearable debounce=150")
+            hint = "values, or name=value; several words narrow it down"
+            elements.describe(self._query, hint=hint, aria_label="Search people by their values")
+            self._matches = elements.box("div", "cp-matches", role="list", aria_label="People found")
+            self._matches.set_visibility(False)
+            with ui.element("div").classes("cp-row"):
+                elements.button("Random", lambda: self._pick(randrange(len(model.rows))))
+                elements.button("Next rejected", self.pick_next_rejected)
+            self._picked = elements.text("p", "", "cp-soft", aria_live="polite")
+            with elements.box("div", "cp-decision", role="status", aria_label="Decision of the model"):
+                self._verdict = elements.text("div", "…", "cp-verdict")
+                self._bars = ui.element("div").classes("cp-stack")
+            self._error = elements.error_label()
         lead = "Values can be edited. Lock what must stay; set limits to what may change."
         with elements.section("features", "Features", lead):
             self._cards = {
@@ -410,8 +253,16 @@ class RowForm:
     def open(self, row: pd.DataFrame) -> None:
         """Show a row that need not be one of those to choose from: one row, under its label."""
         label = row.index.tolist()[0]
-        self.picker.show_other_table(wording.value(label))
-        self._show(label, {str(name): row[name].tolist()[0] for name in row})
+        values = {str(name): row[name].tolist()[0] for name in row}
+        self._show(label, values, f"Row {wording.value(label)}, opened from a group.")
+
+    def pick_next_rejected(self) -> None:
+        """Take the next row of the table that the model rejects; at first, if there is none, the first one."""
+        index = self._model.rows.next_rejected(self._index, self._target_class())
+        if index is not None or self._index < 0:
+            self._pick(index or 0)
+        else:
+            ui.notify("The model rejects nobody in this table.")
 
     def checked_row(self) -> pd.DataFrame | None:
         """The row, if its values and constraints can be, and it keeps these; else what cannot be is marked."""
@@ -428,18 +279,45 @@ class RowForm:
         values = {name: card.value for name, card in self._cards.items()}
         return state.single_row(self._model.explainer, values, self._label)
 
-    def _picked(self, index: int) -> None:
-        self._show(self._model.rows.label(index), self._model.rows.values(index))
+    def _pick(self, index: int) -> None:
+        """Take the row at a position of the table."""
+        rows = self._model.rows
+        self._index = index
+        self._matches.set_visibility(False)
+        where = f"Row {rows.label(index)}, one of {len(rows):,} people, as in the table."
+        self._show(rows.label(index), rows.values(index), where)
 
-    def _show(self, label: Any, values: Mapping[str, Any]) -> None:
+    def _search(self) -> None:
+        query = (self._query.value or "").strip()
+        self._matches.clear()
+        self._matches.set_visibility(bool(query))
+        if not query:
+            return
+        found = self._model.rows.search(query)
+        with self._matches:
+            for index in found:
+                predicted = self._model.rows.predicted[index]
+                known = f"the model says {wording.value(predicted)}"
+                says = "a value unknown to the model" if predicted is None else known
+                on_click = partial(self._pick, index)
+                with ui.item(on_click=on_click).props("dense role=listitem"), ui.item_section():
+                    ui.item_label(f"Row {self._model.rows.label(index)}: {says}")
+                    ui.item_label(self._model.rows.summary(index)).props("caption")
+            if not found:
+                ui.label("Nobody has that; try fewer words, or age=40.").classes("cp-soft")
+            if len(found) == MOST_MATCHES:
+                ui.label(f"The first {MOST_MATCHES} are shown; more words narrow it down.").classes("cp-soft")
+
+    def _show(self, label: Any, values: Mapping[str, Any], where: str) -> None:
         self._label = label
+        self._picked.set_text(where)
         for name, value in values.items():
             self._cards[name].show_value(value)
         self._on_other_row()
         self._predict_after(0)
 
     def _edited(self) -> None:
-        self.picker.show_edited()
+        self._picked.set_text(f"Row {wording.value(self._label)}, with values that you have edited.")
         self._on_edit()
         self._predict_after(_TYPING_PAUSE)
 
@@ -460,11 +338,26 @@ class RowForm:
         self.checked_row()  # a range may be wrong for other values
         row = self._row()
         if row is None:
-            self._prediction.show_error("A value cannot be; it is marked in red.")
+            self._show_prediction({}, "A value cannot be; it is marked in red.")
             return
         try:
-            probabilities = await self._model.predict_proba(row)
+            self._show_prediction(await self._model.predict_proba(row))
         except CounterpathError as error:
-            self._prediction.show_error(str(error))
-        else:
-            self._prediction.show(probabilities)
+            self._show_prediction({}, str(error))
+
+    def _show_prediction(self, probabilities: Mapping[Any, float], error: str = "") -> None:
+        """Show the probability of each class, of which the greatest decides; or why there is none."""
+        self._error.set_text(error)
+        best = max(probabilities, key=lambda label: probabilities[label], default=None)
+        says = "No decision"
+        if probabilities:
+            says = f"The model says {wording.value(best)} ({wording.probability(probabilities[best])})"
+        self._verdict.set_text(says)
+        self._bars.clear()
+        with self._bars:
+            for label, probability in probabilities.items():
+                with ui.element("div").classes("cp-bar"):
+                    ui.label(wording.value(label))
+                    with ui.element("div").classes("cp-track"):
+                        ui.element("div").classes("cp-fill").style(f"width: {100 * probability:.1f}%")
+                    ui.label(wording.probability(probability))

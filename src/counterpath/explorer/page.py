@@ -1,66 +1,132 @@
-"""The page, put on the app that also answers over HTTP."""
+"""The page, put on the app that also answers over HTTP, and the model that is loaded while the page says how far."""
 
 import asyncio
+import logging
+import re
+import threading
 import warnings
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import pandas as pd
-from fastapi import FastAPI
 from nicegui import app as pages
 from nicegui import ui
 
+from counterpath.explainer.explainer import Explainer
 from counterpath.explanation.wording import NOTICE
 from counterpath.explorer import elements, theme
 from counterpath.explorer.group_view import GroupView
-from counterpath.explorer.loading import Load, LoadedModel, ModelLoader
 from counterpath.explorer.row_view import RowView
+from counterpath.explorer.state import LoadedModel, RowTable
 from counterpath.service import api, server
 from counterpath.service.dispatcher import Dispatcher
 from counterpath.service.settings import Settings
+from counterpath.utils.errors import CounterpathError
+from counterpath.utils.progress import listen, track
 
+Load: TypeAlias = Callable[[], tuple[Explainer, Any]]
+"""Gives the fitted explainer and the table of rows to choose from; None for its own training rows."""
 TITLE = "Counterpath"
 _ONE, _MANY = "One person", "Many people"
 _POLL_SECONDS = 0.25
 """Between two looks at a model that is being loaded: often enough to see it move."""
 _RECONNECT_SECONDS = 60.0
 """How long a tab is kept whose connection is lost: a laptop that is closed for a moment loses nothing."""
+_LONGEST_NAME = 60
+"""Characters of a model's name in an address: titles may be long, and addresses are read."""
+_log = logging.getLogger(__name__)
 
 
-def mount(app: FastAPI, loader: ModelLoader) -> None:
-    """Put the explorer on an app, at `/`.
+@dataclass(frozen=True)
+class Stage:
+    """What is being done, and how far it is.
 
-    Args:
-        app: What serves it; its own routes come first.
-        loader: The model, which may still be loading.
+    Attributes:
+        description: What is being done.
+        done: How much of it.
+        total: Out of how much; 0 if that is not known.
+        note: What else is to be said.
     """
 
-    @ui.page("/", title=TITLE)
-    def explorer() -> None:
-        theme.apply()
-        with ui.element("header").classes("cp-header"):
-            elements.text("h1", "Counterpath")
-            elements.text("span", f"Model: {loader.title}", "cp-model")
-        outer = ui.element("div")
-        with outer:
-            if loader.model is not None:
-                _tabs(loader.model)
-            else:
-                _LoadingScreen(loader, outer)
+    description: str
+    done: int = 0
+    total: int = 0
+    note: str = ""
 
-    ui.run_with(
-        app,
-        title=TITLE,
-        favicon=theme.ICON,
-        language="en-US",
-        tailwind=False,
-        reconnect_timeout=_RECONNECT_SECONDS,
-        show_welcome_message=False,
-    )
+    @property
+    def share(self) -> float | None:
+        """How much of it is done, if that is known."""
+        return min(self.done / self.total, 1.0) if self.total else None
+
+
+class ModelLoader:
+    """Loads a model, and knows how far that is.
+
+    Args:
+        title: What the model is called; its name has only what an address may have.
+        load: Fits or reads it.
+        dispatcher: Gets the model once it is there.
+
+    Attributes:
+        stage: What is being done now.
+        past: What was done before, in order.
+        model: The model, once it is there.
+        error: Why it will never be there, or nothing.
+    """
+
+    def __init__(self, title: str, load: Load, dispatcher: Dispatcher) -> None:
+        self.title = title
+        self.stage = Stage("Starting")
+        self.past: list[str] = []
+        self.model: LoadedModel | None = None
+        self.error = ""
+        self._load, self._dispatcher = load, dispatcher
+        self._thread = threading.Thread(target=self._run, name="loading", daemon=True)
+
+    def start(self) -> None:
+        """Begin, and return at once."""
+        self._thread.start()
+
+    @property
+    def running(self) -> bool:
+        """Whether the model is still being loaded."""
+        return self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            with listen(self._set_stage):
+                self._load_model()
+        except (CounterpathError, OSError) as error:
+            self.error = str(error)
+            _log.error("the model cannot be opened: %s", error)
+        except Exception as error:
+            self.error = f"something unexpected happened ({type(error).__name__}); the terminal has the details"
+            _log.exception("the model cannot be opened")
+
+    def _load_model(self) -> None:
+        self._set_stage("Opening the model")
+        explainer, table = self._load()
+        self._set_stage("Asking the model about everybody")
+        own = explainer.encoder_.decode(explainer.models_.rows) if table is None else table
+        rows = RowTable.from_table(explainer, own)
+        known = rows.frame[[predicted is not None for predicted in rows.predicted]].head(1)
+        with track("Warming up", total=2, shown=False) as advance:
+            for plans in (1, 2):  # what is made only once is there then: graph, map, compiled code
+                explainer.explain(known, plans=plans)
+                advance()
+        name = re.sub(r"[^A-Za-z0-9._-]+", "-", self.title).strip("-._")[:_LONGEST_NAME] or "model"
+        self._dispatcher.models[name] = explainer
+        self.model = LoadedModel(name, explainer, rows, self._dispatcher)
+
+    def _set_stage(self, description: str, done: int = 0, total: int = 0, note: str = "") -> None:
+        if description != self.stage.description:
+            self.past.append(self.stage.description)
+        self.stage = Stage(description, done, total, note)
 
 
 def _notice() -> None:
-    elements.text("p", NOTICE, "cp-notice").props["role"] = "note"
+    elements.text("p", NOTICE, "cp-notice", role="note")
 
 
 def _tabs(model: LoadedModel) -> None:
@@ -82,46 +148,42 @@ def _tabs(model: LoadedModel) -> None:
             GroupView(model, open_row)
 
 
-class _LoadingScreen:
+def _show_loading(loader: ModelLoader, outer: ui.element) -> None:
     """What is shown until the model is there."""
+    _notice()
+    with ui.element("div").classes("cp-section cp-opening"):
+        title = elements.text("h2", "The model is on its way", "cp-title")
+        elements.text("p", "A model is fitted once and kept: after that a start takes seconds.", "cp-lead")
+        stage_text = elements.text("p", "", "cp-odds", role="status")
+        bar = ui.linear_progress(show_value=False, size="12px").props("rounded")
+        elements.describe(bar, aria_label="Progress")
+        past = elements.text("p", "", "cp-soft")
+        error = elements.error_label()
 
-    def __init__(self, loader: ModelLoader, outer: ui.element) -> None:
-        self._loader, self._outer = loader, outer
-        _notice()
-        with ui.element("div").classes("cp-section cp-opening"):
-            self._title = elements.text("h2", "The model is on its way", "cp-title")
-            elements.text("p", "A model is fitted once and kept: after that a start takes seconds.", "cp-lead")
-            self._stage = elements.text("p", "", "cp-odds")
-            self._stage.props["role"] = "status"
-            self._bar = ui.linear_progress(show_value=False, size="12px").props("rounded")
-            elements.set_name(self._bar, "Progress")
-            self._past = elements.text("p", "", "cp-soft")
-            self._error = elements.error_label()
-        self._timer = ui.timer(_POLL_SECONDS, self._update)
-        self._update()
-
-    def _update(self) -> None:
-        loader = self._loader
+    def update() -> None:
         if loader.model is not None:
-            self._timer.cancel()
-            self._outer.clear()
-            with self._outer:
+            timer.cancel()
+            outer.clear()
+            with outer:
                 _tabs(loader.model)
             return
         stage = loader.stage
         progress = f" ({stage.done} of {stage.total})" if stage.total else " …"
-        self._stage.set_text(f"{stage.description}{progress} {stage.note}".strip())
-        self._bar.props.set_bool("indeterminate", stage.share is None and not loader.error)
-        self._bar.set_value(stage.share or 0.0)
-        self._past.set_text(f"Done: {', '.join(loader.past[1:])}." if loader.past[1:] else "")
+        stage_text.set_text(f"{stage.description}{progress} {stage.note}".strip())
+        bar.props.set_bool("indeterminate", stage.share is None and not loader.error)
+        bar.set_value(stage.share or 0.0)
+        past.set_text(f"Done: {', '.join(loader.past[1:])}." if loader.past[1:] else "")
         if loader.error:
-            self._timer.cancel()
-            self._title.set_text("The model is not there")
-            self._error.set_text(f"The model cannot be opened: {loader.error}")
+            timer.cancel()
+            title.set_text("The model is not there")
+            error.set_text(f"The model cannot be opened: {loader.error}")
+
+    timer = ui.timer(_POLL_SECONDS, update)
+    update()
 
 
 def serve(title: str, load: Load, settings: Settings, announce: Callable[[str], Any]) -> tuple[int | None, bool]:
-    """Serve the explorer at once, and load its model meanwhile.
+    """Serve the explorer at once, at `/` after the routes of the service, and load its model meanwhile.
 
     Args:
         title: What the model is called.
@@ -138,19 +200,41 @@ def serve(title: str, load: Load, settings: Settings, announce: Callable[[str], 
     dispatcher = Dispatcher({}, settings)
     loader = ModelLoader(title, load, dispatcher)
     app = api.create(dispatcher, settings)
-    mount(app, loader)
-    pages.on_startup(lambda: _publish(app, loader))
+
+    @ui.page("/", title=TITLE)
+    def explorer() -> None:
+        theme.apply()
+        with ui.element("header").classes("cp-header"):
+            elements.text("h1", "Counterpath")
+            elements.text("span", f"Model: {loader.title}", "cp-model")
+        outer = ui.element("div")
+        with outer:
+            if loader.model is not None:
+                _tabs(loader.model)
+            else:
+                _show_loading(loader, outer)
+
+    ui.run_with(
+        app,
+        title=TITLE,
+        favicon=theme.ICON,
+        language="en-US",
+        tailwind=False,
+        reconnect_timeout=_RECONNECT_SECONDS,
+        show_welcome_message=False,
+    )
+
+    async def publish() -> None:
+        """Offer the model over HTTP once it is there: here, because only the event loop may change the routes."""
+        while loader.running:
+            await asyncio.sleep(_POLL_SECONDS)
+        if loader.model is not None:
+            api.publish(app, loader.model.name)
+
+    pages.on_startup(publish)
     loader.start()
     with warnings.catch_warnings():
         # NiceGUI looks through all objects of the process for its server, and torch has some that do not like it.
         warnings.filterwarnings("ignore", message=".*torch.distributed.reduce_op", category=FutureWarning)
         stopped_by = server.run(app, dispatcher, settings, announce)
     return stopped_by, dispatcher.busy or loader.running
-
-
-async def _publish(app: FastAPI, loader: ModelLoader) -> None:
-    """Offer the model over HTTP once it is there: here, because only the event loop may change the routes."""
-    while loader.running:
-        await asyncio.sleep(_POLL_SECONDS)
-    if loader.model is not None:
-        api.publish(app, loader.model.name)

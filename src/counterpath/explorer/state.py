@@ -1,4 +1,4 @@
-"""What the page shows, as plain data: rows to choose from, what may become of each feature, and plans."""
+"""What the page shows, as plain data: the model, rows to choose from, what may become of each feature, and plans."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,9 +13,10 @@ from counterpath.data.schema import Feature, Number, Schema
 from counterpath.data.status import BindingConstraint
 from counterpath.data.tables import to_numbers
 from counterpath.explainer.explainer import Explainer
-from counterpath.explainer.request import OTHER
+from counterpath.explainer.request import OTHER, Request
 from counterpath.explanation import Explanation, StatusCode, wording
-from counterpath.explanation.tables import BY_ROW, CHANGES, numeric_features
+from counterpath.explorer.figures_map import VolumeGrid, volume_grid
+from counterpath.service.dispatcher import Dispatcher
 from counterpath.utils.errors import InputError
 
 BOTH = "both"
@@ -179,11 +180,34 @@ def single_row(explainer: Explainer, values: Mapping[str, Any], label: Any = 0) 
     return explainer.encoder_.align(pd.DataFrame(row, index=pd.Index([label])))
 
 
-def describe_rows(result: Explanation, positions: Sequence[int]) -> list[wording.Row]:
-    """The rows at some positions of an explanation in words."""
-    frames = {name: getattr(result, name).iloc[list(positions)] for name in BY_ROW}
-    numbers = numeric_features(result.schema, result.factuals)
-    return wording.describe_rows(frames, result.schema.names, numbers, result.request)
+@dataclass(frozen=True)
+class LoadedModel:
+    """What the page is about, and where it is explained.
+
+    Attributes:
+        name: The name of the model in addresses and at the dispatcher.
+        explainer: The model.
+        rows: The rows to choose from.
+        dispatcher: Runs it without holding up the event loop.
+    """
+
+    name: str
+    explainer: Explainer
+    rows: RowTable
+    dispatcher: Dispatcher
+
+    async def explain(self, rows: pd.DataFrame, request: Request) -> Explanation:
+        """The explanation of rows, with their measures."""
+        return await self.dispatcher.explain(self.name, rows, request)
+
+    async def predict_proba(self, row: pd.DataFrame) -> dict[Any, float]:
+        """The probability of each class for one row."""
+        return (await self.dispatcher.predict(self.name, row)).iloc[0].to_dict()
+
+    async def volume_grid(self, row: pd.DataFrame) -> VolumeGrid | None:
+        """The background of the latent map for one row."""
+        # A function of its own for each call: the dispatcher runs calls of the same function as one.
+        return await self.dispatcher.run(self.name, row, lambda explainer, row: volume_grid(explainer, row))
 
 
 @dataclass(frozen=True)
@@ -216,11 +240,6 @@ class Plan:
         return wording.outcome(self.row.target)
 
     @property
-    def probabilities(self) -> tuple[str, str]:
-        """The probability of the requested outcome now and then, as text."""
-        return wording.probability(self.row.p_before), wording.probability(self.row.p_after)
-
-    @property
     def binding(self) -> list[BindingConstraint]:
         """Which constraints stand in the way, the one that costs most first."""
         return [BindingConstraint.from_json(one) for one in self.explanation.status["binding"].iloc[0]]
@@ -233,14 +252,6 @@ class Plan:
         return self.explanation.milestones(self.label)
 
     @property
-    def steps(self) -> list[str]:
-        """The steps from milestone to milestone, if there are several."""
-        if len(self.milestones) <= 2:
-            return []
-        later = self.milestones.iloc[1:]
-        return [wording.Step(*step).line for step in zip(later[CHANGES], later["probability"], strict=True)]
-
-    @property
     def title(self) -> str:
         """The plan in a few words, to tell bookmarks apart."""
         return f"Row {self.row.label}, {self.method}, plan {self.number}"
@@ -249,7 +260,7 @@ class Plan:
 def plans_of(result: Explanation) -> list[Plan]:
     """The plans of the one row of an explanation; if there is none, one that says why."""
     each = [result.plan(number) for number in range(1, result.plans + 1)]
-    plans = [Plan(number, plan, *describe_rows(plan, [0])) for number, plan in enumerate(each, start=1)]
+    plans = [Plan(number, plan, *plan._describe([0])) for number, plan in enumerate(each, start=1)]
     return [plan for plan in plans if plan.row.status is not StatusCode.NO_OTHER_PLAN] or plans[:1]
 
 
@@ -257,7 +268,7 @@ def side_by_side(plans: Sequence[Plan]) -> list[list[str]]:
     """A table with a row for each thing to compare and a column for each plan; what does not change is a dash."""
     rows = [
         ["wanted", *(plan.outcome for plan in plans)],
-        ["probability", *(" → ".join(plan.probabilities) for plan in plans)],
+        ["probability", *(plan.row.probabilities for plan in plans)],
         ["features changed", *(str(len(plan.row.changes)) for plan in plans)],
         ["steps", *(str(max(len(plan.milestones) - 1, 0)) for plan in plans)],
     ]

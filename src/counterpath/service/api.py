@@ -18,11 +18,10 @@ from counterpath import __version__
 from counterpath.explainer.explainer import Explainer
 from counterpath.search.methods import resolve_method
 from counterpath.service import schemas
-from counterpath.service.dispatcher import Dispatcher
+from counterpath.service.dispatcher import RETRY_WHEN_STOPPED, Dispatcher
 from counterpath.service.guard import HEALTH, Guard
 from counterpath.service.metrics import CLIENT_DISCONNECTED, Metrics, MetricsMiddleware
 from counterpath.service.problems import MEANINGS, TooManyRowsError, documented, failure, handle_failures, parse
-from counterpath.service.queue import RETRY_WHEN_STOPPED
 from counterpath.service.settings import Settings
 from counterpath.utils.errors import InputError, choose, require
 
@@ -104,22 +103,6 @@ def publish(app: FastAPI, name: str) -> None:
     app.openapi_schema = None
 
 
-def model_card(name: str, explainer: Explainer) -> schemas.ModelCard:
-    """The description of a model."""
-    features = explainer.schema_.to_json()["features"]
-    diagnostics = explainer.diagnostics()
-    return schemas.ModelCard(
-        name=name,
-        target=explainer.target_,
-        classes=[schemas.json_value(label) for label in explainer.classes_],
-        method=resolve_method(explainer.method).name,
-        methods=schemas.methods(explainer),
-        features=[schemas.FeatureCard(**feature) for feature in features],
-        verdict=diagnostics.verdict,
-        diagnostics=str(diagnostics),
-    )
-
-
 def _add_service(app: FastAPI, dispatcher: Dispatcher, metrics: Metrics) -> None:
     tags: list[Any] = ["service"]
 
@@ -161,8 +144,28 @@ def _add_service(app: FastAPI, dispatcher: Dispatcher, metrics: Metrics) -> None
 
 def _add_model(router: APIRouter, dispatcher: Dispatcher, name: str, explainer: Explainer, settings: Settings) -> None:
     explain_type, predict_type = schemas.request_types(name, explainer, settings)
-    card, columns = model_card(name, explainer), list(explainer.schema_.names)
+    columns, diagnostics = list(explainer.schema_.names), explainer.diagnostics()
+    card = schemas.ModelCard(
+        name=name,
+        target=explainer.target_,
+        classes=[schemas.json_value(label) for label in explainer.classes_],
+        method=resolve_method(explainer.method).name,
+        methods=schemas.methods(explainer),
+        features=[schemas.FeatureCard(**feature) for feature in explainer.schema_.to_json()["features"]],
+        verdict=diagnostics.verdict,
+        diagnostics=str(diagnostics),
+    )
     example = {"rows": [schemas.example_row(explainer)]}
+
+    def post(action: str, response: type[Any], summary: str, body: Mapping[str, Any]) -> Callable[[Any], Any]:
+        return router.post(
+            f"/v1/models/{name}:{action}",
+            response_model=response,
+            responses=documented(*_WITH_BODY),
+            operation_id=f"{action} {name}",
+            summary=summary,
+            openapi_extra={"requestBody": {"content": {"application/json": {"example": body}}}},
+        )
 
     @router.get(
         f"/v1/models/{name}",
@@ -173,38 +176,22 @@ def _add_model(router: APIRouter, dispatcher: Dispatcher, name: str, explainer: 
     async def describe() -> schemas.ModelCard:
         return card
 
-    @router.post(
-        f"/v1/models/{name}:explain",
-        response_model=schemas.ExplainResponse,
-        responses=documented(*_WITH_BODY),
-        operation_id=f"explain {name}",
-        summary=f"What would have to change for another decision of {name}",
-        openapi_extra=_example(example | {"paths": "milestones"}),
-    )
+    what = f"What would have to change for another decision of {name}"
+
+    @post("explain", schemas.ExplainResponse, what, example | {"paths": "milestones"})
     async def explain(body: explain_type, connection: Request) -> Response:  # type: ignore[valid-type]
         rows = pd.DataFrame(body.rows, columns=columns)  # type: ignore[attr-defined]
         texts = await _unless_disconnected(connection, dispatcher.explain_json(name, rows, schemas.read_request(body)))
         content = f'{{"model": {json.dumps(name)}, "rows": [{", ".join(texts)}]}}'
         return Response(content, media_type="application/json")
 
-    @router.post(
-        f"/v1/models/{name}:predict",
-        response_model=schemas.PredictResponse,
-        responses=documented(*_WITH_BODY),
-        operation_id=f"predict {name}",
-        summary=f"What {name} predicts",
-        openapi_extra=_example(example),
-    )
+    @post("predict", schemas.PredictResponse, f"What {name} predicts", example)
     async def predict(body: predict_type, connection: Request) -> Response:  # type: ignore[valid-type]
         rows = pd.DataFrame(body.rows, columns=columns)  # type: ignore[attr-defined]
         prediction = dispatcher.predict(name, rows, time_limit=body.time_limit)  # type: ignore[attr-defined]
         probabilities = (await _unless_disconnected(connection, prediction)).to_numpy().tolist()
         predicted = [{"class": card.classes[row.index(max(row))], "probabilities": row} for row in probabilities]
         return JSONResponse({"model": name, "classes": card.classes, "rows": predicted})
-
-
-def _example(body: Mapping[str, Any]) -> dict[str, Any]:
-    return {"requestBody": {"content": {"application/json": {"example": body}}}}
 
 
 def _strict_route(max_rows: int, turn: asyncio.Lock) -> type[APIRoute]:
@@ -268,7 +255,12 @@ async def _unless_disconnected(connection: Request, work: Coroutine[Any, Any, T]
     Raises:
         ClientDisconnect: The client disconnected.
     """
-    task, disconnected = asyncio.ensure_future(work), asyncio.ensure_future(_disconnected(connection))
+
+    async def wait_for_disconnect() -> None:
+        while (await connection.receive())["type"] != "http.disconnect":
+            pass
+
+    task, disconnected = asyncio.ensure_future(work), asyncio.ensure_future(wait_for_disconnect())
     try:
         await asyncio.wait({task, disconnected}, return_when=asyncio.FIRST_COMPLETED)
         if task.done():
@@ -278,8 +270,3 @@ async def _unless_disconnected(connection: Request, work: Coroutine[Any, Any, T]
         for each in (task, disconnected):
             each.cancel()
         await asyncio.gather(task, disconnected, return_exceptions=True)
-
-
-async def _disconnected(connection: Request) -> None:
-    while (await connection.receive())["type"] != "http.disconnect":
-        pass

@@ -1,13 +1,19 @@
-"""Runs models for all requests, without holding up the event loop."""
+"""Runs models for all requests, without holding up the event loop.
+
+One row takes a search nearly as long as dozens, because it works on blocks of rows. So while one batch of jobs is
+computed, others gather, and the next batch takes as many of them as it can that have the same key.
+"""
 
 import asyncio
+import logging
 import math
+import threading
 import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import pandas as pd
 
@@ -17,37 +23,280 @@ from counterpath.explainer.explainer import Explainer
 from counterpath.explainer.request import Request
 from counterpath.explanation import Explanation, plan_index
 from counterpath.explanation.tables import PATH_BACK, PATH_FRONT, feature_columns
-from counterpath.service.queue import BatchQueue, BatchStats, Job, StoppingError
 from counterpath.service.schemas import BatchResult
 from counterpath.service.settings import Settings
-from counterpath.utils.errors import choose
+from counterpath.utils.errors import CounterpathError, choose
 from counterpath.utils.progress import ShouldStop
 
+R = TypeVar("R")
 T = TypeVar("T")
 EXPLAIN, PREDICT = "explain", "predict"
 _MAX_PREDICTED_ROWS = 4096
 """Rows that are predicted together: enough to keep the model busy, few enough that none of them waits for long."""
 _POLL_SECONDS = 0.05
 """Between checks whether all jobs are done when the service stops: too short to notice, and hardly any work."""
+GATHER_SECONDS = 0.02
+"""How long a batch waits for more jobs if the one before had several, because clients that are answered together also
+ask again together. It is short beside the tenths of a second that a batch takes."""
+_MAX_RETRY_AFTER = 60
+"""Most seconds after which a client is told to try again: a longer estimate would be a guess, and keep clients away."""
+_SMOOTHING = 0.3
+"""Weight of the last batch in the moving average of how long one takes: the last five make up four fifths of it."""
+RETRY_WHEN_STOPPED = 5
+"""Seconds after which to try again when the service is stopping: about what a restart takes."""
+_LOG = logging.getLogger("counterpath.service")
+
+
+class BusyError(CounterpathError):
+    """There is no room for another job; `retry_after` is in how many seconds there may be."""
+
+    def __init__(self, message: str, retry_after: int) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class StoppingError(BusyError):
+    """No jobs are taken any more."""
+
+    def __init__(self) -> None:
+        super().__init__("the service is stopping; try again later", RETRY_WHEN_STOPPED)
+
+
+class TimedOutError(CounterpathError):
+    """A job's deadline passed before it was done."""
+
+
+@dataclass(eq=False)
+class Job(Generic[R, T]):
+    """Rows to compute something for.
+
+    Attributes:
+        key: Jobs with equal keys may be computed together.
+        rows: The rows.
+        compute: The result for rows, those of other jobs among them, unless it should stop.
+        extract: This job's part of a result, from its first row to before its last.
+        deadline: When nobody waits for it any more, by the clock `time.monotonic`.
+        future: Will hold what `extract` returns.
+        cancelled: Whether nobody waits for it any more, for another reason than its deadline.
+    """
+
+    key: Hashable
+    rows: pd.DataFrame
+    compute: Callable[[pd.DataFrame, ShouldStop], R]
+    extract: Callable[[R, int, int], T]
+    deadline: Number = math.inf
+    future: "Future[T]" = field(default_factory=Future)
+    cancelled: bool = False
+
+    @property
+    def awaited(self) -> bool:
+        """Whether anybody still waits for it."""
+        return not self.cancelled and time.monotonic() < self.deadline
+
+    def settle(self, set_outcome: Callable[[], None]) -> None:
+        """Set the outcome of the future, unless nobody waits for it or it has one."""
+        if not self.cancelled and not self.future.done():
+            set_outcome()
+
+
+@dataclass(frozen=True)
+class BatchStats:
+    """What was computed together: how many jobs and rows, and in how many seconds."""
+
+    jobs: int
+    rows: int
+    seconds: float
+
+
+class BatchQueue:
+    """Computes jobs batch after batch, on a thread of its own.
+
+    Every job comes with a task for that thread, which computes a batch: the job that has waited longest, and others
+    like it. So tasks of jobs that were computed in earlier batches may find nothing left to do.
+
+    Args:
+        name: Of the thread.
+        max_waiting: How many jobs may wait.
+        max_rows: How many rows the jobs of one batch may have together.
+        on_batch: Called after every batch, on the thread of the queue.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        max_waiting: int,
+        max_rows: int,
+        on_batch: Callable[[BatchStats], None] = lambda stats: None,
+    ) -> None:
+        self._max_waiting, self._max_rows, self._on_batch = max_waiting, max_rows, on_batch
+        self._waiting: list[Job[Any, Any]] = []
+        self._running: list[Job[Any, Any]] = []
+        self._lock = threading.Lock()
+        self._closed = False
+        self._crowded = False  # whether the last batch had several jobs
+        self._batch_seconds = 1.0  # that a batch takes: a moving average
+        # Executors, because the interpreter waits for their threads before it exits: a thread that is in torch while
+        # the interpreter goes away would crash the process.
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix=name)
+        # Results are delivered by a second thread, so that the next batch need not wait for it.
+        self._delivery = ThreadPoolExecutor(1, thread_name_prefix=f"{name}-delivery")
+
+    def __len__(self) -> int:
+        """How many jobs wait."""
+        return len(self._waiting)
+
+    @property
+    def busy(self) -> bool:
+        """Whether any job waits or is being computed."""
+        with self._lock:
+            return bool(self._waiting or self._running)
+
+    async def submit(self, job: Job[Any, T]) -> T:
+        """The result of a job. If the caller is cancelled, the job is, too.
+
+        Raises:
+            BusyError: Too many jobs are waiting, or the queue is closed.
+            TimedOutError: The job's deadline has passed.
+        """
+        self._put(job)
+        limit = asyncio.timeout(None if math.isinf(job.deadline) else job.deadline - time.monotonic())
+        try:
+            async with limit:
+                return await asyncio.wrap_future(job.future)
+        except TimeoutError:
+            if not limit.expired():
+                raise  # the model's own
+            raise TimedOutError(
+                "the time for this request was up before it was answered; try a longer time_limit, fewer rows or plans"
+            ) from None
+        finally:
+            self._cancel(job)
+
+    def close(self) -> None:
+        """Take no further jobs, and cancel those that are here: they fail with a `StoppingError`."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            for job in [*self._waiting, *self._running]:
+                job.settle(partial(job.future.set_exception, StoppingError()))
+                job.cancelled = True
+            self._waiting.clear()
+        self._worker.submit(self._delivery.shutdown, wait=False)  # after the batch that is running
+        self._worker.shutdown(wait=False)
+
+    def _put(self, job: Job[Any, Any]) -> None:
+        with self._lock:
+            if self._closed:
+                raise StoppingError
+            if len(self._waiting) >= self._max_waiting:
+                raise BusyError(
+                    f"{len(self._waiting)} requests are waiting, as many as may; try again later", self._retry_after()
+                )
+            self._waiting.append(job)
+            self._worker.submit(self._run_batch)
+
+    def _retry_after(self) -> int:
+        """In how many seconds those that wait now will have been computed, roughly."""
+        batches = math.ceil(sum(len(job.rows) for job in self._waiting) / self._max_rows)
+        return min(_MAX_RETRY_AFTER, max(1, math.ceil(self._batch_seconds * batches)))
+
+    def _cancel(self, job: Job[Any, Any]) -> None:
+        with self._lock:
+            job.cancelled = True
+            if job in self._waiting:
+                self._waiting.remove(job)
+
+    def _run_batch(self) -> None:
+        if self._crowded and self._waiting:
+            time.sleep(GATHER_SECONDS)
+        batch = self._take_batch()
+        if not batch:
+            return
+        started = time.monotonic()
+        self._compute(batch)
+        seconds = time.monotonic() - started
+        self._batch_seconds += _SMOOTHING * (seconds - self._batch_seconds)
+        self._crowded = len(batch) > 1
+        self._on_batch(BatchStats(len(batch), sum(len(job.rows) for job in batch), seconds))
+
+    def _take_batch(self) -> list[Job[Any, Any]]:
+        """Take the job that has waited longest out of the queue, and those that can be computed with it."""
+        with self._lock:
+            batch: list[Job[Any, Any]] = []
+            rows = 0
+            left = []
+            for job in self._waiting:
+                if not job.awaited:
+                    continue
+                if not batch or (job.key == batch[0].key and rows + len(job.rows) <= self._max_rows):
+                    batch.append(job)
+                    rows += len(job.rows)
+                    job.future.set_running_or_notify_cancel()
+                else:
+                    left.append(job)
+            self._waiting = left
+            self._running += batch
+            return batch
+
+    def _compute(self, batch: Sequence[Job[Any, Any]]) -> None:
+        try:
+            rows = batch[0].rows if len(batch) == 1 else pd.concat([job.rows for job in batch], ignore_index=True)
+            # As long as anybody waits for any of them.
+            result = batch[0].compute(rows, lambda: not any(job.awaited for job in batch))
+        except Exception as error:
+            if len(batch) == 1:
+                self._finish(batch[0], partial(batch[0].future.set_exception, error))
+                return
+            # One of them may be at fault, and the others must not fail with it.
+            _LOG.info("%d jobs cannot be computed together, and are computed one by one: %s", len(batch), error)
+            for job in batch:
+                self._compute([job])
+            return
+        last = 0
+        for job in batch:
+            first, last = last, last + len(job.rows)
+            self._delivery.submit(self._deliver, job, result, first, last)
+
+    def _deliver(self, job: Job[R, Any], result: R, first: int, last: int) -> None:
+        try:
+            set_outcome = partial(job.future.set_result, None if job.cancelled else job.extract(result, first, last))
+        except Exception as error:
+            set_outcome = partial(job.future.set_exception, error)
+        self._finish(job, set_outcome)
+
+    def _finish(self, job: Job[Any, Any], set_outcome: Callable[[], None]) -> None:
+        with self._lock:
+            self._running.remove(job)
+            job.settle(set_outcome)
 
 
 class Dispatcher:
-    """Runs models on threads of its own: equal requests together, predictions feature_columns explanations.
+    """Runs models on threads of its own: equal requests together, predictions beside explanations.
 
     Args:
         models: The fitted explainers by their names. One may be added later.
         settings: How much to take on.
+
+    Attributes:
+        on_batch: Called after every batch, with "explain" or "predict" and its figures.
     """
 
     def __init__(self, models: Mapping[str, Explainer], settings: Settings | None = None) -> None:
         settings = settings or Settings()
         self.models = dict(models)
         self.stopping = False
-        self._listeners: list[Callable[[str, BatchStats], None]] = []
+        self.on_batch: Callable[[str, BatchStats], None] = lambda name, stats: None
         # One thread, because many would take the time from the event loop.
         self._checker = ThreadPoolExecutor(1, thread_name_prefix="checking")
         self._queues = {
-            name: BatchQueue(name, max_waiting=settings.queue, max_rows=rows, on_batch=partial(self._on_batch, name))
+            name: BatchQueue(
+                name,
+                max_waiting=settings.queue,
+                max_rows=rows,
+                on_batch=partial(lambda kind, stats: self.on_batch(kind, stats), name),
+            )
             for name, rows in ((EXPLAIN, settings.batch), (PREDICT, _MAX_PREDICTED_ROWS))
         }
 
@@ -103,10 +352,6 @@ class Dispatcher:
         )
         return await self._queues[_prediction_queue(explainer)].submit(job)
 
-    def listen(self, listener: Callable[[str, BatchStats], None]) -> None:
-        """Have a function called after every batch, with "explain" or "predict" and its figures."""
-        self._listeners.append(listener)
-
     @property
     def waiting(self) -> dict[str, int]:
         """How many jobs wait, to explain and to predict."""
@@ -143,10 +388,16 @@ class Dispatcher:
         explainer, deadline = choose("model", model, self.models), _deadline(request.time_limit)
         frame = await self._check(explainer, rows, request)
         untimed = replace(request, time_limit=None)  # the deadlines of the jobs of a batch count instead
+
+        def compute(table: pd.DataFrame, should_stop: ShouldStop) -> BatchResult:
+            # With its measures: they need the models, and so the thread that may use them.
+            result = explainer.solve(table, untimed, should_stop=should_stop)
+            return BatchResult(replace(result, compute_measures=result.measures()))
+
         job = Job(
             key=(EXPLAIN, model, untimed.key, tuple(frame.dtypes)),
             rows=frame,
-            compute=lambda table, should_stop: _explain(explainer, table, untimed, should_stop),
+            compute=compute,
             extract=extract,
             deadline=deadline,
         )
@@ -159,10 +410,6 @@ class Dispatcher:
     def _refuse_if_stopping(self) -> None:
         if self.stopping:
             raise StoppingError
-
-    def _on_batch(self, name: str, stats: BatchStats) -> None:
-        for listener in self._listeners:
-            listener(name, stats)
 
 
 def check(explainer: Explainer, rows: pd.DataFrame, request: Request | None) -> pd.DataFrame:
@@ -221,14 +468,8 @@ def _narrow(frame: pd.DataFrame, dtypes: Mapping[str, Any]) -> pd.DataFrame:
     return frame.assign(**{name: column for name, column in columns.items() if column.dtype != frame[name].dtype})
 
 
-def _explain(explainer: Explainer, rows: pd.DataFrame, request: Request, should_stop: ShouldStop) -> BatchResult:
-    """The explanation with its measures: they need the models, and so the thread that may use them."""
-    result = explainer.solve(rows, request, should_stop=should_stop)
-    return BatchResult(replace(result, compute_measures=result.measures()))
-
-
 def _prediction_queue(explainer: Explainer) -> str:
-    """Which queue takes what may run feature_columns explanations: on a GPU nothing may."""
+    """Which queue takes what may run beside explanations: on a GPU nothing may."""
     return PREDICT if explainer.models_.rows.device.type == "cpu" else EXPLAIN
 
 

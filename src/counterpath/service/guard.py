@@ -14,7 +14,7 @@ import asyncio
 import hashlib
 import hmac
 import ipaddress
-import time
+from contextlib import suppress
 from urllib.parse import quote, urlencode, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -79,12 +79,19 @@ class Guard:
             else:
                 await send({"type": "websocket.close", "code": 1008})
             return
-        send = _with_security_headers(send)
+
+        async def secured(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _SECURITY_HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
         if refusal is not None:
             await _discard(connection.headers, receive)
-            await refusal(scope, receive, send)
+            await refusal(scope, receive, secured)
         else:
-            await self._pass_with_body(connection, receive, send)
+            await self._pass_with_body(connection, receive, secured)
 
     def _check_origin(self, connection: HTTPConnection) -> Response | None:
         """Why a request may not pass for where it comes from, or for the name it calls us by."""
@@ -199,26 +206,13 @@ async def _discard(headers: Headers, receive: Receive) -> None:
     """Read the rest of a body and keep nothing of it: most clients look for a response only when they have sent all."""
     if headers.get("expect", "").lower() == "100-continue":
         return  # this one waits for a word before it sends
-    left, deadline = _MAX_DISCARDED, time.monotonic() + _BODY_SECONDS
-    while left > 0 and time.monotonic() < deadline:
-        try:
-            message = await asyncio.wait_for(receive(), max(deadline - time.monotonic(), 0.01))
-        except TimeoutError:
-            return
-        if message["type"] == "http.disconnect" or not message.get("more_body", False):
-            return
-        left -= len(message.get("body", b""))
-
-
-def _with_security_headers(send: Send) -> Send:
-    async def secured(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            headers = MutableHeaders(scope=message)
-            for name, value in _SECURITY_HEADERS.items():
-                headers.setdefault(name, value)
-        await send(message)
-
-    return secured
+    left, more = _MAX_DISCARDED, True
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_BODY_SECONDS):
+            while more and left > 0:
+                message = await receive()
+                more = message["type"] != "http.disconnect" and message.get("more_body", False)
+                left -= len(message.get("body", b""))
 
 
 def _name_and_port(host: str) -> tuple[str, int | None]:

@@ -2,15 +2,15 @@
 
 import time
 from collections.abc import Iterator
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from counterpath.service.dispatcher import Dispatcher
+from counterpath.service.dispatcher import BatchStats, Dispatcher
 from counterpath.service.problems import unexpected
-from counterpath.service.queue import BatchStats
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 """Prometheus's usual buckets, and beyond them up to the longest time limit."""
@@ -30,25 +30,15 @@ class Metrics(Collector):
         ProcessCollector(registry=registry)
         registry.register(self)
         self._requests = Counter("counterpath_requests", "Requests.", ("route", "method", "status"), registry=registry)
-        self._latency = Histogram(
-            "counterpath_request_seconds",
-            "From a request to the end of its response.",
-            ("route",),
-            buckets=_SECONDS,
-            registry=registry,
-        )
-        self._batches = Histogram(
-            "counterpath_batch_requests",
-            "Requests that were computed together.",
-            ("kind",),
-            buckets=_SIZES,
-            registry=registry,
-        )
-        self._batch_seconds = Histogram(
-            "counterpath_call_seconds", "How long a batch took.", ("kind",), buckets=_SECONDS, registry=registry
+        histogram = partial(Histogram, registry=registry)
+        latency, together = "From a request to the end of its response.", "Requests that were computed together."
+        self._latency = histogram("counterpath_request_seconds", latency, ("route",), buckets=_SECONDS)
+        self._batches = histogram("counterpath_batch_requests", together, ("kind",), buckets=_SIZES)
+        self._batch_seconds = histogram(
+            "counterpath_call_seconds", "How long a batch took.", ("kind",), buckets=_SECONDS
         )
         self._rows = Counter("counterpath_rows", "Rows that were computed.", ("kind",), registry=registry)
-        dispatcher.listen(self.count_batch)
+        dispatcher.on_batch = self.count_batch
 
     def count_batch(self, kind: str, stats: BatchStats) -> None:
         """Count one batch."""

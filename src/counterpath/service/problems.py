@@ -15,7 +15,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
-from counterpath.service.queue import BusyError, TimedOutError
+from counterpath.service.dispatcher import BusyError, TimedOutError
 from counterpath.service.schemas import ErrorResponse
 from counterpath.utils.errors import InputError
 

@@ -35,7 +35,6 @@ from counterpath.explanation.tables import (
     PATH_FRONT,
     changed_cells,
     feature_columns,
-    numeric_features,
 )
 from counterpath.search.methods import method_names, resolve_method
 from counterpath.service.settings import Settings
@@ -215,19 +214,13 @@ class BatchResult:
     @cached_property
     def row_texts(self) -> list[str]:
         """For each row its `RowExplanation` as JSON text, made once for all requests."""
-        return [json.dumps(row, allow_nan=False, ensure_ascii=False) for row in explanation_rows(self.explanation)]
-
-
-def explanation_rows(explanation: Explanation) -> list[dict[str, Any]]:
-    """For each row a `RowExplanation` as JSON value."""
-    plans, outcome = _plans(explanation), explanation.outcome
-    before = json_records(outcome[["class_before", "probability_before"]])
-    imputed = explanation.status["imputed"].tolist()
-    each = explanation.plans
-    return [
-        {**before[first], "imputed": imputed[first], "plans": plans[first : first + each]}
-        for first in range(0, len(plans), each)
-    ]
+        result, plans, each = self.explanation, _plans(self.explanation), self.explanation.plans
+        before, imputed = json_records(result.outcome[["class_before", "probability_before"]]), result.status["imputed"]
+        rows = (
+            {**before[first], "imputed": imputed.iloc[first], "plans": plans[first : first + each]}
+            for first in range(0, len(plans), each)
+        )
+        return [json.dumps(row, allow_nan=False, ensure_ascii=False) for row in rows]
 
 
 def _plans(explanation: Explanation) -> list[dict[str, Any]]:
@@ -270,7 +263,7 @@ def _paths(explanation: Explanation) -> Mapping[int, dict[str, list[dict[str, An
     found: dict[int, dict[str, list[dict[str, Any]]]] = defaultdict(dict)
     if explanation.kept_paths not in (ALL, MILESTONES):
         return found
-    schema, numeric = explanation.schema, numeric_features(explanation.schema, explanation.factuals)
+    schema, numeric = explanation.schema, explanation._numeric
     for row, path in explanation.paths.groupby("row", sort=False):
         if explanation.kept_paths == ALL:
             found[int(str(row))]["path"] = _points(path, schema, PATH_FRONT + PATH_BACK)
@@ -328,20 +321,7 @@ def request_types(name: str, explainer: Explainer, settings: Settings) -> tuple[
     """The types of requests to explain and to predict by a model of this name."""
     schema, title = explainer.schema_, "".join(part.capitalize() for part in re.split("[._-]", name))
     row = _object(f"{title}Row", {each.name: _value(each, explainer) for each in schema})
-    shared: dict[str, Any] = {
-        "rows": (
-            Annotated[_list(row), Field(max_length=settings.rows)],
-            Field(description="In original units, one object each.", examples=[[example_row(explainer)]]),
-        ),
-        "time_limit": (
-            Annotated[float, Field(ge=min(MIN_TIME_LIMIT, settings.longest), le=settings.longest)],
-            Field(
-                settings.time_limit,
-                description="How many seconds the answer may take; then the status is 504.",
-                examples=[30],
-            ),
-        ),
-    }
+    kept = "; ".join(f"{key}: {words}" for key, words in KEEPS.items())
     ordered = [each for each in schema if not KINDS[each.kind].one_hot]
     cost = Annotated[float, Field(ge=1 / _MAX_COST, le=_MAX_COST)]
     types = {
@@ -354,31 +334,34 @@ def request_types(name: str, explainer: Explainer, settings: Settings) -> tuple[
         "max_changes": _integer(1, len(schema)) | None,
         "feature_costs": _object(f"{title}FeatureCosts", {each.name: cost for each in schema}, total=False),
     }  # of another kind of constraint anything is taken, and checked when it is parsed
-    explain: dict[str, Any] = {
+    limit = Field(ge=min(MIN_TIME_LIMIT, settings.longest), le=settings.longest)
+    rows = Field(description="In original units, one object each.", examples=[[example_row(explainer)]])
+    seconds = "How many seconds the answer may take; then the status is 504."
+    shared: dict[str, Any] = {
+        "rows": (Annotated[_list(row), Field(max_length=settings.rows)], rows),
+        "time_limit": (Annotated[float, limit], Field(settings.time_limit, description=seconds, examples=[30])),
+    }
+    described: dict[str, tuple[Any, Any, str]] = {
         "target_class": (
             one_of([*(json_value(label) for label in explainer.classes_), OTHER]),
-            Field(OTHER, description='The target class, or "other": any class but the present one.'),
+            OTHER,
+            'The target class, or "other": any class but the present one.',
         ),
-        "confidence": (
-            Annotated[float, Field(gt=0, lt=1)],
-            Field(0.5, description="What the probability of the target must reach."),
-        ),
+        "confidence": (Annotated[float, Field(gt=0, lt=1)], 0.5, "What the probability of the target must reach."),
         "method": (
             one_of([*methods(explainer), None]),
-            Field(None, description=f"How to search; by default {resolve_method(explainer.method).name}."),
+            None,
+            f"How to search; by default {resolve_method(explainer.method).name}.",
         ),
-        "paths": (
-            one_of(list(KEEPS)),
-            Field(END, description=f"Of the path: {'; '.join(f'{key}: {words}' for key, words in KEEPS.items())}"),
-        ),
+        "paths": (one_of(list(KEEPS)), END, f"Of the path: {kept}"),
         **{
-            kind: (types.get(kind, Any), Field(empty, description=describe_kind(kind)))
+            kind: (types.get(kind, Any), empty, describe_kind(kind))
             for kind, empty in constraints.Constraints().to_json().items()
         },
-        "plans": (
-            _integer(1, MAX_PLANS),
-            Field(1, description="How many different plans to find for every row."),
-        ),
+        "plans": (_integer(1, MAX_PLANS), 1, "How many different plans to find for every row."),
+    }
+    explain: dict[str, Any] = {
+        part: (kind, Field(default, description=words)) for part, (kind, default, words) in described.items()
     }
     return (
         create_model(f"{title}ExplainRequest", __config__=_STRICT, **shared, **explain),
