@@ -54,7 +54,7 @@ def list_milestones(
     """
     features = path_features(path, schema.names)
     chosen_points = choose_points(features, schema, numeric, most, chosen=chosen)
-    changes = describe_changes(features.iloc[chosen_points], schema.names, numeric)
+    changes = describe_changes(features.iloc[chosen_points], schema, numeric)
     # Among the columns of milestones one more name is taken than among those of a path.
     taken = (*PATH_FRONT, *PATH_BACK)
     columns = (feature_columns(schema.names, reserved).values() for reserved in (taken, (*taken, CHANGES)))
@@ -106,23 +106,21 @@ def only_milestones(paths: pd.DataFrame, schema: Schema, numeric: Collection[str
     return paths.iloc[np.concatenate([np.zeros(0, dtype=np.int64), *chosen])].reset_index(drop=True)
 
 
-def describe_changes(points: pd.DataFrame, features: Collection[str], numeric: Collection[str]) -> list[str]:
+def describe_changes(points: pd.DataFrame, schema: Schema, numeric: Collection[str]) -> list[str]:
     """What changes at each milestone since the one before: "job: clerk → boss; hours: 40 → 45", and "" at the first.
-
-    The text with which a feature leaves a milestone is the one with which it arrived there.
 
     Args:
         points: The features at the milestones.
-        features: Their names, in the order in which their changes are listed.
+        schema: The features, in the order in which their changes are listed, and what people call them.
         numeric: Those that are numbers.
     """
     entries: list[list[str]] = [[] for _ in range(len(points))]
-    for name in features:
-        values = points[name].tolist()
-        texts = wording.texts(_without_noise(values) if name in numeric else values)
-        for changes, (old, new) in zip(entries[1:], pairwise(texts), strict=True):
+    for feature in schema:
+        values = list(points[feature.name].array)
+        kept = _without_noise(values) if feature.name in numeric else values
+        for changes, (old, new) in zip(entries[1:], pairwise(kept), strict=True):
             if old != new:
-                changes.append(wording.Change(name, old, new).entry)
+                changes.append(wording.change(feature, old, new).entry)
     return ["; ".join(changes) for changes in entries]
 
 
