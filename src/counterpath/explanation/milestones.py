@@ -183,8 +183,9 @@ def _shortest(lengths: NDArray[np.float64], most: int) -> list[int]:
 
 def _without_noise(values: list[Any]) -> list[Any]:
     """Numbers, each of which is the one before it unless it differs enough to be mentioned."""
-    least = _SAME * (max(values) - min(values))
+    numbers = [float(value) for value in values]  # differences of small integers may not be such
+    least = _SAME * (max(numbers) - min(numbers))
     kept = values[:1]
     for value in values[1:]:
-        kept.append(value if abs(value - kept[-1]) > least else kept[-1])
+        kept.append(value if abs(float(value) - float(kept[-1])) > least else kept[-1])
     return kept

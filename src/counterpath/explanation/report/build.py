@@ -178,6 +178,9 @@ def write(
         sections.append(Section("Where the paths lead", "latent_map", _map(result, latent)))
     if models or result.diagnostics:
         sections.append(Section("Are the models good enough?", "models", models or result.diagnostics))
+    meanings = _meanings(result.schema)
+    if meanings.rows:
+        sections.append(Section("What the features are", "listing", meanings))
     sections.append(Section("How this was made", "provenance", _provenance(result, about)))
     sections.append(Section(f"All {unit} at a glance", "overview", _overview(result, len(sheets), unit), "page"))
     if sheets:
@@ -353,6 +356,13 @@ def _model_numbers(quality: Mapping[str, Any], schema: Schema) -> list[tuple[str
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f} %" if share == share else "–"
+
+
+def _meanings(schema: Schema) -> Table:
+    """What is known of the features beside what people call them."""
+    known = [feature for feature in schema if feature.label or feature.unit or feature.description]
+    rows = [(feature.title, feature.unit, feature.description, feature.name) for feature in known]
+    return Table(("feature", "unit", "meaning", "column"), rows)
 
 
 def _provenance(result: Explanation, about: Mapping[str, str]) -> dict[str, Any]:
