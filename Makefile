@@ -15,8 +15,8 @@ demo: $(VENV)/.demo
 test: $(VENV)/.dev
 	+$(MAKE) --no-print-directory -j 2 lint pytest
 
-# A file's tests share their fixtures, so they run in one process; a model is fitted once in each. There is a process for
-# every core, so each has one thread. Files come in their order: those with few and long tests would otherwise come last.
+# A file's tests share their fixtures, so they run in one process; models that many files need are fitted once. There is
+# a process more than there are cores, so each has one thread. Whole runs come first: tests/conftest.py says why.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
 pytest: $(VENV)/.dev

@@ -1,9 +1,14 @@
 """Small models that many tests share, in float64 where numerics are checked."""
 
 import counterpath  # noqa: F401  # isort: skip: it says how torch waits, and comes before torch
-from collections.abc import Iterator
+import os
+import pickle
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, TypeVar
 
+import filelock
 import hypothesis
 import jaxtyping
 import numpy as np
@@ -24,6 +29,8 @@ from counterpath.models.vae import VAE, VAETraining, fit_vae
 from counterpath.search.method import SearchModels
 from tests.tables import LABEL, mixed, small
 
+T = TypeVar("T")
+
 hypothesis.settings.register_profile(
     "counterpath", deadline=None
 )  # how long an example takes is not tested: cores are shared
@@ -36,9 +43,57 @@ WHOLE = {"service", "batch", "bench", "cli", "experiments", "explainer", "explor
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Check shapes, but not in whole runs: these call checked functions so often that it is a third of their time."""
-    whole = item.get_closest_marker("whole") is not None or item.path.parent.name in WHOLE
-    jaxtyping.config.update("jaxtyping_disable", whole)
+    jaxtyping.config.update("jaxtyping_disable", _is_whole(item))
     return (yield)
+
+
+def _is_whole(item: pytest.Item) -> bool:
+    return item.get_closest_marker("whole") is not None or item.path.parent.name in WHOLE
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whole runs come first: if one of their files came last, the other processes would wait for it."""
+    whole = {item.path for item in items if _is_whole(item)}
+    items.sort(key=lambda item: item.path not in whole)
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """A process more than there are cores: a test that waits for a server, a browser or a process leaves its core."""
+    return (os.cpu_count() or 1) + 1
+
+
+class Once:
+    """`once(name, make, write, read)` makes something in the first process that needs it; the others read it."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+
+    def __call__(
+        self, name: str, make: Callable[[], T], write: Callable[[T, Path], object], read: Callable[[Path], T]
+    ) -> T:
+        if self.folder is None:
+            return make()
+        path = self.folder / name
+        with filelock.FileLock(path.with_suffix(".lock")):
+            if path.exists():
+                return read(path)
+            made = make()
+            write(made, path)
+            return made
+
+
+@pytest.fixture(scope="session")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
+    """Shares what takes long to make between the processes that run these tests."""
+    return Once(tmp_path_factory.getbasetemp().parent if "PYTEST_XDIST_WORKER" in os.environ else None)
+
+
+def write_pickle(value: object, path: Path) -> None:
+    path.write_bytes(pickle.dumps(value))
+
+
+def read_pickle(path: Path) -> Any:
+    return pickle.loads(path.read_bytes())
 
 
 def random_vae(
@@ -96,8 +151,12 @@ def surface() -> Surface:
 
 
 @pytest.fixture(scope="session")
-def search_models(surface: Surface) -> SearchModels:
+def search_models(surface: Surface, once: Once) -> SearchModels:
     """Models fitted in seconds on the surface: good enough to walk in."""
+    return once("search_models", lambda: _fit_search_models(surface), write_pickle, read_pickle)
+
+
+def _fit_search_models(surface: Surface) -> SearchModels:
     classifier = fit_classifier(
         surface.x, surface.y, width=16, epochs=30, batch_size=64, learning_rate=1e-3, weight_decay=0.02, run=Run(seed=0)
     )
@@ -113,9 +172,9 @@ def people() -> pd.DataFrame:
 
 
 @pytest.fixture(scope="session")
-def explainer(people: pd.DataFrame) -> cp.Explainer:
+def explainer(people: pd.DataFrame, once: Once) -> cp.Explainer:
     """An explainer of its own classifier of these people. Tests do not change it; `copy.copy` it to."""
-    return small().fit(people, LABEL)
+    return once("explainer", lambda: small().fit(people, LABEL), cp.Explainer.save, cp.load)
 
 
 @pytest.fixture(scope="session")
@@ -156,11 +215,15 @@ def loans_file(loans: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.fixture(scope="session")
-def model_folder(loans_file: Path) -> Path:
+def model_folder(loans_file: Path, once: Once) -> Path:
     """A model directory that the command line wrote."""
     folder = loans_file.with_name("model")
-    assert main(["fit", str(loans_file), *SMALL_FIT, "--out", str(folder)]) == 0
-    return folder
+
+    def fit() -> Path:
+        assert main(["fit", str(loans_file), *SMALL_FIT, "--out", str(folder)]) == 0
+        return folder
+
+    return once("loans_model", fit, shutil.copytree, lambda path: Path(shutil.copytree(path, folder)))
 
 
 @pytest.fixture(scope="session")

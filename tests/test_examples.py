@@ -1,12 +1,17 @@
 """Every example, run as a user runs it."""
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from counterpath.fitting import train
+from counterpath.models import surrogate
+
+pytestmark = pytest.mark.whole
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
 
@@ -21,24 +26,15 @@ SAYS = {
     "new_metric": "mean distance that features move, of their range",
 }
 """Part of what each example prints."""
-LONG = ("xgboost_model",)
-"""Those that learn a surrogate."""
+AS_A_PROCESS = "own_dataframe"
+"""The example that is run at its full size, in a process, also where the others are not."""
 
 
-HASTE = """
-import runpy, sys
-from counterpath.models import surrogate
-surrogate.STEPS = 300
-runpy.run_path(sys.argv[1], run_name="__main__")
-"""
-"""Runs an example whose surrogate is less good than usual: learning it takes longer than all the other examples."""
-
-
-def run(name: str, hasty: bool = False) -> str:
+def run(name: str) -> str:
     """Run an example in a process of its own; its networks are small, so that more than one thread slows it down."""
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"}
     done = subprocess.run(
-        [sys.executable, *(["-c", HASTE] if hasty else []), str(EXAMPLES / f"{name}.py")],
+        [sys.executable, str(EXAMPLES / f"{name}.py")],
         capture_output=True,
         encoding="utf-8",
         env=environment,
@@ -54,15 +50,23 @@ def test_every_example_is_run() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in sorted(SAYS)]
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name != AS_A_PROCESS else []) for name in sorted(SAYS)]
 )
 def test_the_example_runs_and_says_what_it_promises(name: str) -> None:
     _check(name, run(name))
 
 
-@pytest.mark.parametrize("name", LONG)
-def test_a_long_example_does_so_with_a_quick_surrogate(name: str) -> None:
-    _check(name, run(name, hasty=True))
+@pytest.mark.filterwarnings("default")  # as where a user runs it
+@pytest.mark.parametrize("name", sorted(set(SAYS) - {AS_A_PROCESS}))
+def test_it_does_so_with_a_classifier_and_a_surrogate_that_learn_for_less_long(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(surrogate, "STEPS", 300)
+    monkeypatch.setattr(train, "_CLASSIFIER_STEPS", 400)
+    path = str(EXAMPLES / f"{name}.py")
+    monkeypatch.setattr(sys, "argv", [path])
+    runpy.run_path(path, run_name="__main__")
+    _check(name, capsys.readouterr().out)
 
 
 def _check(name: str, said: str) -> None:

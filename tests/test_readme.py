@@ -1,16 +1,26 @@
 """What the README promises, run as it stands."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from counterpath.data import datasets
+
 pytestmark = pytest.mark.whole
 README = Path(__file__).parents[1] / "README.md"
 
 
-def test_the_ten_lines_of_python_run_and_find_counterfactuals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("rows", [5000, pytest.param(None, marks=pytest.mark.slow)])
+def test_the_ten_lines_of_python_run_and_find_counterfactuals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int | None
+) -> None:
+    whole = datasets.load("adult")
+    assert len(whole.train) > 5000
+    first = replace(whole, train=whole.train[:rows], test=whole.test[:rows])
+    monkeypatch.setattr(datasets, "load", {"adult": first}.__getitem__)
     code = re.search(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
     assert code is not None
     monkeypatch.chdir(tmp_path)

@@ -9,6 +9,7 @@ from counterpath import Explanation
 from counterpath.cli import demo, main
 from counterpath.data import datasets
 from counterpath.explainer.compare import compare
+from counterpath.fitting import train
 
 pytestmark = pytest.mark.whole
 
@@ -19,6 +20,7 @@ def test_demo_fits_once_and_repairs_a_damaged_cache(
     whole = datasets.load("adult")
     small = datasets.Dataset("adult", whole.train.head(600), whole.test.head(300), whole.target, whole.schema)
     monkeypatch.setattr(datasets, "load", lambda name: small)
+    monkeypatch.setattr(train, "_CLASSIFIER_STEPS", 100)
     monkeypatch.setattr(demo, "PARAMETERS", {"method": "rsgd", "hidden": (32, 16), "epochs": 3, "seed": 0})
     monkeypatch.setattr(sys.modules[compare.__module__], "compare", lambda *given: compare(*given, methods=["rsgd"]))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

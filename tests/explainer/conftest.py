@@ -20,7 +20,12 @@ def numbers(people: pd.DataFrame) -> pd.DataFrame:
 @pytest.fixture
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     """Our own classifier, trained for a tenth of the steps: it takes most of a fit, however few epochs the VAE has."""
-    monkeypatch.setattr(train, "schedule", lambda rows, steps: (max(16, rows // 8), 20))
+    shorten_classifier(monkeypatch)
+
+
+def shorten_classifier(patch: pytest.MonkeyPatch) -> None:
+    """Let our own classifier learn for twenty epochs."""
+    patch.setattr(train, "schedule", lambda rows, steps: (max(16, rows // 8), 20))
 
 
 def shorten_surrogate(patch: pytest.MonkeyPatch, steps: int, rows: int) -> None:

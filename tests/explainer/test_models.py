@@ -72,7 +72,9 @@ def test_a_pipeline_gets_the_text_that_it_was_trained_on(people: pd.DataFrame) -
     assert (model.predict(other.counterfactuals)[other.valid] != model.predict(rows)[other.valid]).all()
 
 
-def test_a_model_on_numbered_classes_has_the_labels_of_the_table(people: pd.DataFrame) -> None:
+def test_a_model_on_numbered_classes_has_the_labels_of_the_table(
+    people: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
     labels = people[LABEL].astype("category")
     model = XGBClassifier(n_estimators=15, max_depth=3, n_jobs=1).fit(people[NUMERIC], labels.cat.codes)
     table = people[[*NUMERIC, LABEL]]
@@ -84,10 +86,11 @@ def test_a_model_on_numbered_classes_has_the_labels_of_the_table(people: pd.Data
         lambda frame: model.predict_proba(frame)[:, 1],
         0.5,
     )
+    shorten_surrogate(monkeypatch, 20, rows=20)
     assert fit(people[NUMERIC], None, model).classes_ == (0, 1, 2)
 
 
-def test_a_function_may_return_one_probability_a_row(numbers: pd.DataFrame) -> None:
+def test_a_function_may_return_one_probability_a_row(numbers: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
     def grant(frame: pd.DataFrame) -> np.ndarray:
         assert list(frame.columns) == NUMERIC
         assert frame.dtypes.to_dict() == numbers[NUMERIC].dtypes.to_dict()
@@ -97,6 +100,7 @@ def test_a_function_may_return_one_probability_a_row(numbers: pd.DataFrame) -> N
     rejected = numbers[grant(numbers[NUMERIC]) < 0.5].head(30)[["score", "children", "debt"]]
     found = explainer.explain(rejected.astype({"children": float}), "yes", confidence=0.7)
     assert_valid(found, lambda frame: grant(frame[NUMERIC]), 0.7)
+    shorten_surrogate(monkeypatch, 20, rows=20)
     assert fit(numbers[NUMERIC], None, grant).classes_ == (0, 1)
 
 

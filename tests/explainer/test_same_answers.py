@@ -21,7 +21,7 @@ from torch import Tensor, nn
 import counterpath as cp
 from counterpath import Explanation
 from counterpath.utils.errors import InputError
-from tests.explainer.conftest import shorten_surrogate
+from tests.explainer.conftest import shorten_classifier, shorten_surrogate
 from tests.tables import LABEL, features, mixed, small
 
 ROWS = 60
@@ -169,7 +169,8 @@ KINDS = {
 @pytest.fixture(scope="module")
 def fitted(quick: cp.Explainer, people: pd.DataFrame) -> dict[str, cp.Explainer]:
     with pytest.MonkeyPatch.context() as patch:
-        shorten_surrogate(patch, 300, rows=60)
+        shorten_surrogate(patch, 100, rows=30)
+        shorten_classifier(patch)
         others = {
             kind: small(**QUICK).fit(people, LABEL, **options())  # type: ignore[arg-type]
             for kind, options in KINDS.items()
@@ -181,12 +182,13 @@ def fitted(quick: cp.Explainer, people: pd.DataFrame) -> dict[str, cp.Explainer]
 def test_a_new_process_gives_the_same_bits(fitted: dict[str, cp.Explainer], rows: pd.DataFrame, tmp_path: Path) -> None:
     for kind in KINDS:
         fitted[kind].save(tmp_path / kind)
-    rows.to_parquet(tmp_path / "rows.parquet")
+    few = rows.head(25)
+    few.to_parquet(tmp_path / "rows.parquet")
     root = Path(__file__).parents[2]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)])}
     subprocess.run([sys.executable, "-c", SCRIPT, str(tmp_path)], check=True, env=environment)
     for kind in KINDS:
-        here = fitted[kind].explain(rows, **REQUEST)
+        here = fitted[kind].explain(few, **REQUEST)
         assert_same(Explanation.from_json(tmp_path / f"{kind}.json"), Explanation.from_json(here.to_json()))
 
 

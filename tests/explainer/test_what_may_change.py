@@ -94,7 +94,7 @@ def _best(explainer: cp.Explainer, row: pd.DataFrame, rows: pd.DataFrame, name: 
 
 
 def test_a_limit_that_binds_is_named(explainer: cp.Explainer, rows: pd.DataFrame) -> None:
-    result = explainer.explain(rows, "low", confidence=0.97, max_changes=1)
+    result = explainer.explain(rows.head(12), "low", confidence=0.97, max_changes=1)
     short = result.status["status"] == StatusCode.NOT_FOUND
     assert short.any()
     bound = result.status["binding"].map(lambda each: any(one["kind"] == "max_changes" for one in each))
@@ -230,7 +230,7 @@ def test_a_model_that_can_only_be_asked_is_asked_about_the_row_as_returned(
         return 1 / (1 + np.exp(-(frame["score"] - 7) - 0.2 * frame["children"] + 0.1 * np.log(frame["debt"])))
 
     asked = small().fit(two, LABEL, model=model)
-    result = asked.explain(features(two).head(25), lock=["sex", "debt"], plans=2)
+    result = asked.explain(features(two).head(15), lock=["sex", "debt"], plans=2)
     found = result.status["status"] == StatusCode.FOUND
     assert found.sum() > 10
     now = model(result.counterfactuals)

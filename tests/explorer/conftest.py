@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, Route
 import counterpath as cp
 from counterpath.data.schema import Schema
 from tests.browsing import chromium
+from tests.conftest import Once
 from tests.explorer.processes import WAIT, run_explorer
 from tests.tables import LABEL, SMALL, mixed
 
@@ -29,10 +30,11 @@ def nasty() -> pd.DataFrame:
 
 
 @pytest.fixture(scope="session")
-def model(nasty: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model(nasty: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory, once: Once) -> Path:
     """A small model of these people, of whom sex cannot change."""
     schema = Schema.infer(nasty, target=LABEL, immutable=["sex"])
-    explainer = cp.Explainer(**SMALL | {"epochs": 10}).fit(nasty, LABEL, schema=schema)
+    made = cp.Explainer(**SMALL | {"epochs": 10})
+    explainer = once("nasty", lambda: made.fit(nasty, LABEL, schema=schema), cp.Explainer.save, cp.load)
     return explainer.save(tmp_path_factory.mktemp("explorer") / "risky <b>")
 
 

@@ -1,5 +1,5 @@
+import functools
 from collections.abc import Callable
-from functools import partial
 
 import pytest
 import torch
@@ -38,11 +38,22 @@ def probability(models: FittedModels) -> Callable[[Tensor], Tensor]:
     return lambda x: TARGET.probability(models.explained.predict_proba(x))
 
 
+@pytest.fixture(scope="module")
+def limited(
+    search: Search, feasible: FeasibleSet, probability: Callable[[Tensor], Tensor]
+) -> Callable[[int | None], Paths]:
+    """The plans under a limit on changes, each of which is searched for once."""
+    return functools.cache(lambda most: one_plan(search, feasible, probability, most))
+
+
 @pytest.mark.parametrize("most", [1, 2, 3])
 def test_no_point_of_any_path_changes_more_than_it_may(
-    feasible: FeasibleSet, search: Search, probability: Callable[[Tensor], Tensor], most: int
+    feasible: FeasibleSet,
+    limited: Callable[[int | None], Paths],
+    probability: Callable[[Tensor], Tensor],
+    most: int,
 ) -> None:
-    free, few = (one_plan(search, feasible, probability, limit) for limit in (None, most))
+    free, few = limited(None), limited(most)
     assert (changed_most(feasible, few) <= most).all()
     assert (changed_most(feasible, free) > most).any()
     assert torch.equal(few.x[is_first(few.row)], feasible.factual)
@@ -51,11 +62,8 @@ def test_no_point_of_any_path_changes_more_than_it_may(
     assert torch.equal(met, few.found)
 
 
-def test_who_changes_little_anyway_is_left_alone(
-    feasible: FeasibleSet, search: Search, probability: Callable[[Tensor], Tensor]
-) -> None:
-    free = one_plan(search, feasible, probability)
-    few = one_plan(search, feasible, probability, 2)
+def test_who_changes_little_anyway_is_left_alone(feasible: FeasibleSet, limited: Callable[[int | None], Paths]) -> None:
+    free, few = limited(None), limited(2)
     fits = changed_most(feasible, free) <= 2
     assert fits.any()
     for row in fits.nonzero()[:, 0].tolist():
@@ -91,7 +99,7 @@ def test_plans_differ_and_the_cheapest_comes_first(
 def test_plans_do_not_depend_on_who_else_is_asked_about(
     feasible: FeasibleSet, search: Search, probability: Callable[[Tensor], Tensor]
 ) -> None:
-    whole = several_plans(search, feasible, probability, count=2)
+    whole = several_plans(search, feasible.at(torch.arange(12)), probability, count=2)
     part = several_plans(search, feasible.at(torch.tensor([7, 3])), probability, count=2)
     for place, person in enumerate((7, 3)):
         for number in range(2):
@@ -111,7 +119,7 @@ def test_who_is_stopped_by_a_bound_is_searched_for_again(
     bounds.upper[:, columns] = rows[:, columns]
     feasible = FeasibleSet.of(models.encoder, rows, bounds)
     options = SearchOptions(max_steps=40, fallback=False)
-    search = partial(models.search, METHODS["rsgd"], target=TARGET, options=options)
+    search = functools.partial(models.search, METHODS["rsgd"], target=TARGET, options=options)
     once, again = search(feasible), one_plan(search, feasible, probability)
     assert again.found.sum() >= once.found.sum()
     for paths in (once, again):
