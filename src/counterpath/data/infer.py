@@ -15,8 +15,8 @@ from counterpath.utils.errors import InputError, choose
 SKEWNESS = 2.0
 """That of the exponential distribution: numbers ≥ 0 with a heavier tail may be encoded by log1p."""
 MOSTLY = 0.5
-"""A number that more than half of the rows share is a state of its own, not a point of a scale: what lies between it and
-the next one is often nothing that anybody has."""
+"""A number that more than half of the rows share is a state of its own, not a point of a scale: what lies between it
+and the next one is often nothing that anybody has."""
 DECIMALS = 4
 """The most decimals that a column is taken to be written with; more are the digits of a quotient."""
 RESOLUTION = 0.01

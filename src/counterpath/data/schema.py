@@ -179,10 +179,8 @@ class Feature:
         if not math.isfinite(self.min_change) or self.min_change < 0:
             raise InputError(f"{self._named} has min_change={self.min_change!r}; expected a number from 0")
         if self.step is not None:
-            if not math.isfinite(self.step) or self.step <= 0 or Decimal(str(self.step)).as_tuple().exponent < -PLACES:
-                raise InputError(
-                    f"{self._named} has step={self.step!r}; expected a positive number such as 50 or 0.005"
-                )
+            if not (math.isfinite(self.step) and self.step > 0 and round(self.step, PLACES) == self.step):
+                raise InputError(f"{self._named} has step={self.step!r}; expected a positive number, such as 50 or 0.5")
             if self.values != ANY:
                 raise InputError(f"{self._named} has a step and values={self.values!r}; give it one of them")
             if kind.whole and self.step != round(self.step):

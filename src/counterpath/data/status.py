@@ -118,6 +118,7 @@ class Status:
         cause: Why there is no counterfactual.
         fallback: Whether the counterfactual was found by the fallback, because the search itself got stuck.
         binding: The constraints that stand in the way of a counterfactual, the one that costs most first.
+        unseen_pairs: Pairs of features whose values no training row has together, where nothing else was found.
         imputed: The columns that were missing and filled in.
         detail: What is particular to this row: for instance the category that is not known.
     """
@@ -126,5 +127,6 @@ class Status:
     cause: Cause = Cause.NONE
     fallback: bool = False
     binding: tuple[BindingConstraint, ...] = ()
+    unseen_pairs: tuple[tuple[str, str], ...] = ()
     imputed: tuple[str, ...] = ()
     detail: str = ""

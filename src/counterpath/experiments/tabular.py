@@ -41,7 +41,7 @@ from counterpath.search.paths import plausible_points
 from counterpath.search.residual import ResidualDecoder
 from counterpath.search.roadmap import CostField, Landmarks, Roadmap, representatives
 from counterpath.search.traverse import Trajectory, traverse
-from counterpath.search.validity import Plausibility
+from counterpath.search.validity import Plausibility, Validator
 from counterpath.utils.devices import map_blocks, resolve_device
 from counterpath.utils.errors import InputError, choose
 from counterpath.utils.files import atomic, write_json, write_text
@@ -396,13 +396,8 @@ def measure_geodesic(study: Study, progress: bool | None) -> Measured:
 
     def search(confidence: float, *, refine: bool = True) -> RoutePoints:
         target = Target(1, confidence=confidence)
-
-        def is_valid(x: Tensor) -> Tensor:
-            return target.is_reached(study.predict_proba(x))
-
-        return refined_routes(
-            roadmap, decoder, target, study.predict_proba, is_valid, data, refine=refine, progress=progress
-        )
+        validator = Validator(study.predict_proba, study.vae, target, data)
+        return refined_routes(roadmap, decoder, target, validator, refine=refine, progress=progress)
 
     _, unrefined = timed(search, THRESHOLDS[0], refine=False)
     measured: Measured = {}

@@ -241,6 +241,7 @@ def _status_table(
         "reason": reasons,
         "fallback": [one.fallback for one in status],
         "binding": [[constraint.to_json() for constraint in one.binding] for one in status],
+        "unseen_pairs": [[f"{one} × {other}" for one, other in each.unseen_pairs] for each in status],
         "imputed": [list(imputed[where // request.plans]) for where in range(len(status))],
     }
     return pd.DataFrame(
@@ -289,6 +290,7 @@ def _measures(models: FittedModels, groups: Sequence[Group], index: pd.Index) ->
             models.neighbours,
             group.target.confidence,
             is_predicted=lambda x, target=group.target: target.is_predicted(models.predict_proba(x)),  # type: ignore[misc]
+            combinations=models.combinations,
         )
         for name, measure in MEASURES.items():
             values[name][where] = measure(case).double().cpu().numpy()

@@ -59,6 +59,10 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         fallback: Where a local search finds nothing, take the line to the nearest landmark that the model accepts.
         refine: Let a `geodesic` end as close to the row as it can, and relax its path.
         allow_copies: Whether a counterfactual may be equal to a training row; False for privacy.
+        staged: Whether the points of a path are made steps that people can take: no feature goes back and forth, and at
+            most two change at a time. Without it, paths are as the search went.
+        avoid_unseen: Whether to avoid pairs of categories, and of a category and a tenth of a number, that no training
+            row has. Where nothing else is found they are allowed, and the status names them.
         tf32: Round the factors of products to TF32 while searching on a GPU; what is returned is validated exactly.
         ambient_metric: What `geodesic` measures steps by: "data", rows as they are, or "classifier", rows as the
             classifier represents them.
@@ -95,6 +99,8 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         fallback: bool = True,
         refine: bool = True,
         allow_copies: bool = True,
+        avoid_unseen: bool = True,
+        staged: bool = True,
         tf32: bool = False,
         ambient_metric: str = "data",
         uncertainty_cost: bool = True,
@@ -120,6 +126,8 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         self.fallback = fallback
         self.refine = refine
         self.allow_copies = allow_copies
+        self.avoid_unseen = avoid_unseen
+        self.staged = staged
         self.tf32 = tf32
         self.ambient_metric = ambient_metric
         self.uncertainty_cost = uncertainty_cost

@@ -26,6 +26,8 @@ SEARCH_SETTINGS = (
     "fidelity",
     "refine",
     "allow_copies",
+    "avoid_unseen",
+    "staged",
     "tf32",
 )
 """The parameters of an Explainer on which the answers of every method depend."""

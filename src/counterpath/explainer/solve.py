@@ -1,7 +1,7 @@
 """From a request to paths: which rows are searched for, by which method, and what became of each."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor
 from counterpath.data.constraints import Constraints
 from counterpath.data.status import BindingConstraint, Cause, Status, StatusCode
 from counterpath.explainer.request import OTHER, Request
+from counterpath.explanation.tables import END
 from counterpath.fitting.fitted import FittedModels
 from counterpath.search.conflicts import binding_constraints
 from counterpath.search.feasible import FeasibleSet
@@ -18,6 +19,7 @@ from counterpath.search.methods import ROWS_AT_ONCE
 from counterpath.search.objective import Target
 from counterpath.search.paths import Paths
 from counterpath.search.plans import Plans, one_plan, several_plans
+from counterpath.search.staging import stage
 from counterpath.search.traverse import StopReason
 from counterpath.utils.errors import InputError
 
@@ -137,19 +139,18 @@ class Solver:
         return Plans(paths, exists, torch.zeros_like(exists)), [Status(StatusCode.ALREADY)] * len(exists)
 
     def _search(self, feasible: FeasibleSet, target: Target) -> tuple[Plans, list[Status]]:
-        request, max_changes = self.request, self.constraints.max_changes
-
-        def search(within: FeasibleSet) -> Paths:
-            return self.models.search(self.method, within, target, self.options)
+        request, options = self.request, self.options
 
         def probability(x: Tensor) -> Tensor:
             return target.probability(self.models.explained.predict_proba(x))
 
-        if request.plans == 1:
-            paths = one_plan(search, feasible, probability, max_changes)
-            plans = Plans(paths, torch.ones_like(paths.found), torch.zeros_like(paths.found))
-        else:
-            plans = several_plans(search, feasible, probability, count=request.plans, max_changes=max_changes)
+        plans = self._plans(feasible, target, options)
+        stuck = ~plans.paths.found.view(-1, request.plans).any(1)
+        if options.avoid_unseen and bool(stuck.any()) and not options.should_stop():
+            # Rather somebody whom nobody has seen, and say so, than nothing.
+            rows = stuck.nonzero()[:, 0]
+            loose = self._plans(feasible.at(rows), target, replace(options, avoid_unseen=False))
+            plans = plans.replace_rows(rows, loose, request.plans)
         paths = plans.paths
         missed = (~paths.found & plans.exists & (paths.reason != StopReason.OUT_OF_TIME)).nonzero()[:, 0]
         binding: dict[int, list[BindingConstraint]] = {}
@@ -157,17 +158,36 @@ class Solver:
             wide, ends = feasible.repeat(request.plans).at(missed), paths.x[paths.last[missed]]
             found = binding_constraints(wide, ends, probability, self.constraints)
             binding = dict(zip(missed.tolist(), found, strict=True))
-        return plans, self._statuses(paths, binding)
+        return plans, self._statuses(paths, feasible.repeat(request.plans), binding)
 
-    def _statuses(self, paths: Paths, binding: Mapping[int, Sequence[BindingConstraint]]) -> list[Status]:
+    def _plans(self, feasible: FeasibleSet, target: Target, options: SearchOptions) -> Plans:
+        """The plans of every row."""
+        max_changes = self.constraints.max_changes
+
+        def search(within: FeasibleSet) -> Paths:
+            return self.models.search(self.method, within, target, options)
+
+        def probability(x: Tensor) -> Tensor:
+            return target.probability(self.models.explained.predict_proba(x))
+
+        if self.request.plans > 1:
+            count = self.request.plans
+            return several_plans(search, feasible, probability, count=count, max_changes=max_changes)
+        paths = one_plan(search, feasible, probability, max_changes)
+        return Plans(paths, torch.ones_like(paths.found), torch.zeros_like(paths.found))
+
+    def _statuses(
+        self, paths: Paths, feasible: FeasibleSet, binding: Mapping[int, Sequence[BindingConstraint]]
+    ) -> list[Status]:
         """What became of every row."""
         reasons = [StopReason(code) for code in paths.reason.tolist()]
-        each = enumerate(zip(reasons, paths.fallback.tolist(), paths.gap.tolist(), strict=True))
+        unseen = self.models.combinations.names(paths.x[paths.last], feasible.factual)
+        each = enumerate(zip(reasons, paths.fallback.tolist(), paths.gap.tolist(), unseen, strict=True))
         return [
-            Status(StatusCode.CROSSES_GAP if gap else StatusCode.FOUND, fallback=fallback)
+            Status(StatusCode.CROSSES_GAP if gap else StatusCode.FOUND, fallback=fallback, unseen_pairs=tuple(pairs))
             if reason is StopReason.CONFIDENCE_REACHED
             else self._not_found(reason, binding.get(row, ()))
-            for row, (reason, fallback, gap) in each
+            for row, (reason, fallback, gap, pairs) in each
         ]
 
     def _not_found(self, reason: StopReason, binding: Sequence[BindingConstraint]) -> Status:
@@ -187,6 +207,10 @@ class Solver:
     ) -> tuple[Group, Paths]:
         """A group, with one row for each row and plan, and its paths."""
         count, paths = self.request.plans, plans.paths
+        steps = torch.bincount(paths.row, minlength=len(status)) - 1
+        if self.options.staged and self.request.paths != END:
+            problem = self.models.problem(self.method, feasible, target, self.options)
+            paths = stage(problem.validator, feasible.repeat(count), paths)
         each = zip(status, plans.exists.tolist(), plans.timed_out.tolist(), strict=True)
         whole = tuple(one if exists else _NO_PLAN[timed_out] for one, exists, timed_out in each)
         group = Group(
@@ -195,7 +219,7 @@ class Solver:
             feasible.factual.repeat_interleave(count, dim=0),
             before.repeat_interleave(count, dim=0),
             paths.x[paths.last],
-            torch.bincount(paths.row, minlength=len(whole)) - 1,
+            steps,
             whole,
         )
         return group, paths

@@ -107,7 +107,7 @@ def _check_dtype(name: str) -> None:
 
 
 def _to_json(value: Any) -> Any:
-    """A scalar, or the lists of a status: binding constraints, which have names, and imputed columns."""
+    """A scalar, or the lists of a status: binding constraints, which have names, unseen pairs and imputed columns."""
     plain = value.item() if isinstance(value, np.generic) else value
     if isinstance(plain, float) and not math.isfinite(plain):
         return {_FLOAT: str(plain)}
@@ -185,6 +185,7 @@ def index_labels(table: pd.DataFrame) -> list[str]:
 STATUS_TYPES = {
     "fallback": pa.bool_(),
     "binding": pa.list_(pa.struct({"kind": pa.string(), "feature": pa.string(), "reach": pa.float64()})),
+    "unseen_pairs": pa.list_(pa.string()),
     "imputed": pa.list_(pa.string()),
 }
 """The types of the columns of a status that are not text: a list that is empty in every row does not say its own."""

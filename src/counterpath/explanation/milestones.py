@@ -13,6 +13,9 @@ where a_f is how much feature f changes, and the milestones are the shortest rou
 - a change that is taken back is length for nothing;
 - the length grows in proportion to the step, so a stop on a straight line gains nothing: there is none.
 
+A step in which more than two features change, or a number moves by less than a tenth of its way, is taken only where no
+other route exists.
+
 Douglas–Peucker, the usual way to simplify a line, would keep the points that stick out farthest: where a feature has
 strayed most, and not where it has arrived.
 """
@@ -36,6 +39,13 @@ can be kept in mind."""
 _WORTH = 0.1
 """By which share of the single step from end to end a further milestone must make the route shorter: what is a tenth of
 all that changes is worth a step of its own."""
+_MOST_FEATURES = 2
+"""That change in one step, where that is possible: more than two things at a time nobody plans."""
+_LEAST_SHARE = 0.1
+"""Of its way that a number moves in a step, where that is possible: less is not worth mentioning."""
+_AVOIDED = 1e4
+"""What an unwanted step costs, for each feature: beyond the length of any route, which is at most the square of the
+count of features."""
 _SAME = 1e-5
 """Numbers that differ by a smaller share of all that they move are one: the share below which a value is unchanged."""
 
@@ -86,7 +96,7 @@ def choose_points(
         raise InputError(f"most is {most!r}; expected a whole number from 2, for both ends of a path are milestones")
     if chosen and len(points) <= most:
         return list(range(len(points)))
-    return _shortest(_lengths(*_coordinates(points, schema, numeric)), most)
+    return _shortest(*_lengths(*_coordinates(points, schema, numeric)), most)
 
 
 def only_milestones(paths: pd.DataFrame, schema: Schema, numeric: Collection[str]) -> pd.DataFrame:
@@ -101,7 +111,7 @@ def only_milestones(paths: pd.DataFrame, schema: Schema, numeric: Collection[str
     row = paths["row"].to_numpy(np.int64)
     ends = np.flatnonzero(np.diff(row, prepend=-1, append=-1)).tolist()
     chosen = [
-        start + np.array(_shortest(_lengths(points[start:stop], ordered), MOST)) for start, stop in pairwise(ends)
+        start + np.array(_shortest(*_lengths(points[start:stop], ordered), MOST)) for start, stop in pairwise(ends)
     ]
     return paths.iloc[np.concatenate([np.zeros(0, dtype=np.int64), *chosen])].reset_index(drop=True)
 
@@ -142,31 +152,38 @@ def _coordinates(
     return np.column_stack(columns), np.array(ordered)
 
 
-def _lengths(points: NDArray[np.float64], ordered: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """The length of the step from every point of a path to every other.
+def _lengths(
+    points: NDArray[np.float64], ordered: NDArray[np.bool_]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The length of the step from every point of a path to every other, and what it costs beyond, if it is unwanted.
 
     All that a feature moves on the path is 1, however little that is of its range: for a reader it is one change, as
     another category is. And which other rows are explained makes no difference.
     """
     roots: NDArray[np.float64] = np.zeros((len(points), len(points)))
+    changed, little = np.zeros_like(roots), np.zeros_like(roots)
     spans = np.ptp(points, axis=0)
     for feature in np.flatnonzero(spans):  # most features do not move
         values = points[:, feature]
         if ordered[feature]:
             scaled = values / spans[feature]
-            roots += np.sqrt(np.abs(scaled[:, None] - scaled))
+            moved = np.abs(scaled[:, None] - scaled)
+            roots += np.sqrt(moved)
+            little += (moved > _SAME) & (moved < _LEAST_SHARE)
+            changed += moved > _SAME
         else:
             roots += values[:, None] != values
-    return roots**2
+            changed += values[:, None] != values
+    return roots**2, _AVOIDED * ((changed - _MOST_FEATURES).clip(0) + little)
 
 
-def _shortest(lengths: NDArray[np.float64], most: int) -> list[int]:
+def _shortest(lengths: NDArray[np.float64], unwanted: NDArray[np.float64], most: int) -> list[int]:
     """The shortest route from the first point to the last over fewer than `most` steps, each of which is worth it."""
     last = len(lengths) - 1
     if last < 1:
         return list(range(len(lengths)))
     price = _WORTH * lengths[0, last]
-    ahead = np.where(np.triu(np.ones_like(lengths, dtype=bool), 1), lengths, np.inf)
+    ahead = np.where(np.triu(np.ones_like(lengths, dtype=bool), 1), lengths + unwanted, np.inf)
     reached, route = ahead[0], [0, last]
     cost, origins = reached[last] + price, []
     for steps in range(2, min(most, len(lengths))):

@@ -228,6 +228,9 @@ _BINDING = {
 }
 
 
+_UNSEEN = "Nobody in the training rows has these values together: {}. Nothing else was found."
+
+
 def reason(status: Status, probability_after: float, confidence: float, schema: Schema | None = None) -> str:
     """One sentence or two about what became of a row, and what to try.
 
@@ -238,17 +241,20 @@ def reason(status: Status, probability_after: float, confidence: float, schema: 
         schema: What people call the features.
     """
     if status.code.found:
-        return _FALLBACK if status.fallback else status.code.text
+        found = _FALLBACK if status.fallback else status.code.text
+        known = titles(schema)
+        pairs = listed([" and ".join(known.get(name, name) for name in pair) for pair in status.unseen_pairs])
+        return f"{found} {_UNSEEN.format(pairs)}" if pairs else found
     if not status.binding:
         return f"{_CAUSES.get(status.cause, status.code.text)} {status.detail}".strip()
     named = [f"{constraint(each, schema)} (else {percent(each.reach)})" for each in status.binding]
     more = len(named) - _BINDING_IN_A_SENTENCE
-    shown = "; ".join([*named[:_BINDING_IN_A_SENTENCE], *([f"and {more} more"] if more > 0 else [])])
+    binding = "; ".join([*named[:_BINDING_IN_A_SENTENCE], *([f"and {more} more"] if more > 0 else [])])
     if status.cause is Cause.NO_TRAINING_ROW:
-        return f"{_CAUSES[status.cause]} In the way: {shown}."
+        return f"{_CAUSES[status.cause]} In the way: {binding}."
     other = f"{percent(probability_after)}, but another class is more probable there"
     score = shortfall(probability_after, confidence) if probability_after < confidence else other
-    return f"Within what may change the search came to a probability of {score}. In the way: {shown}."
+    return f"Within what may change the search came to a probability of {score}. In the way: {binding}."
 
 
 def constraint(binding: BindingConstraint, schema: Schema | None = None) -> str:
@@ -608,6 +614,8 @@ REQUEST_MEANINGS = {
     "fidelity": "how much staying close weighs in the search",
     "refine": "a geodesic ends as close to the person as it can",
     "allow_copies": "a counterfactual may be equal to a training row",
+    "staged": "on a path no feature goes back and forth, and few change at a time",
+    "avoid_unseen": "pairs of values that no training row has are avoided",
     "tf32": "products are rounded while searching on a GPU",
     "representation_layer": "the layer that stands for what the model sees",
     "ambient_metric": "what steps are measured by",

@@ -16,6 +16,7 @@ from counterpath.models.flow import FlowModel
 from counterpath.models.generator import Generator
 from counterpath.models.latent import LatentModel
 from counterpath.models.vae import VAE
+from counterpath.search.combinations import Combinations
 from counterpath.search.feasible import FeasibleSet
 from counterpath.search.method import AnyModels, Method, Problem, SearchModels, SearchOptions, SearchSetup
 from counterpath.search.methods import search
@@ -138,6 +139,11 @@ class FittedModels:
         return Plausibility(sample, *limits, all_rows=self.neighbours)
 
     @cached_property
+    def combinations(self) -> Combinations:
+        """Which combinations of values the training rows have."""
+        return Combinations.fit(self.encoder, self.rows)
+
+    @cached_property
     def setup(self) -> SearchSetup:
         """What all searches share."""
         return SearchSetup(
@@ -150,6 +156,7 @@ class FittedModels:
             self.landmarks,
             self.plausibility,
             self.seed,
+            self.combinations,
         )
 
     def check_needs(self, method: Method) -> None:

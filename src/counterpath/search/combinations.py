@@ -118,7 +118,7 @@ def _parts(column: Tensor) -> Tensor:
     """The upper ends of ten parts of equal size but the last; fewer where many values are equal."""
     ends = torch.linspace(0, 1, _TENTHS + 1, dtype=torch.float64, device=column.device)[1:-1]
     ranks = (ends * (len(column) - 1)).round().long()
-    edges = column.sort().values[ranks].unique()
+    edges: Tensor = column.sort().values[ranks].unique()
     return edges[edges < column.max()]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from counterpath.geometry.metric import METRICS, Metric
 from counterpath.models.classifier import probabilities
@@ -175,6 +176,8 @@ def _until_sure(problem: Problem, confidence: float) -> AtLegalRow:
     """Stop where the surrogate is that sure."""
     classifier, target = problem.setup.models.classifier, problem.target
     sure = replace(target, confidence=max(confidence, target.confidence))
-    return AtLegalRow(
-        problem.setup.encoder, lambda x: sure.is_reached(probabilities(classifier(x))), never_waits(classifier)
-    )
+
+    def is_sure(x: Tensor, factual: Tensor) -> Tensor:
+        return sure.is_reached(probabilities(classifier(x)))
+
+    return AtLegalRow(problem.setup.encoder, is_sure, never_waits(classifier))

@@ -67,7 +67,8 @@ def _goals(
     row = torch.arange(len(near), device=near.device).repeat_interleave(count)
     goals = decoder.decode(z[near.flatten()], row, 0.0)
     probabilities, target = validator.predict_proba(goals), validator.target
-    reached = target.is_reached(probabilities).view_as(near)
+    possible = validator.is_possible(goals, feasible.factual[row])
+    reached = (target.is_reached(probabilities) & possible).view_as(near)
     chosen = torch.where(
         reached.any(1), reached.int().argmax(1), target.probability(probabilities).view_as(near).argmax(1)
     )

@@ -6,7 +6,7 @@ algorithm from all nodes that the explained model accepts gives the cheapest pat
 towards the factual row as far as it stays valid and plausible, and the path is relaxed towards a geodesic.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -24,12 +24,9 @@ from counterpath.search.plans import sparsify
 from counterpath.search.residual import ResidualDecoder
 from counterpath.search.roadmap import CONDITIONAL_NODES, ConditionalRoadmap, CostField, Roadmap, connect, is_goal
 from counterpath.search.traverse import StopReason
-from counterpath.search.validity import IsPlausible, Plausibility
+from counterpath.search.validity import IsPlausible, IsValid, Validator
 from counterpath.utils.errors import NotFittedError, choose
 from counterpath.utils.progress import ShouldStop, never_stop, track
-
-PredictProba = Callable[[Tensor], Tensor]
-RowFunction = Callable[[Tensor], Tensor]
 
 _DIRECT_GOALS = 4  # goals that are tried straight: the nearest is not always the cheapest, and each costs a line
 _SEGMENTS, _COARSE_SEGMENTS = 24, 8
@@ -140,9 +137,7 @@ class Geodesic(Method):
             roadmap,
             decoder,
             problem.target,
-            problem.setup.predict_proba,
-            problem.validator.is_valid,
-            plausibility,
+            problem.validator,
             refine=options.refine,
             should_stop=options.should_stop,
             progress=options.progress,
@@ -157,7 +152,7 @@ class Geodesic(Method):
         if plausibility is None:
             return paths
         paths = sparsify(problem.validator, feasible, paths) if options.sparsify else paths
-        if not options.refine:
+        if not options.refine or options.staged:  # staging leaves out what is not plausible
             return paths
         return paths.points(plausible_points(paths.row, plausibility.distance(paths.x), plausibility.typical))
 
@@ -166,7 +161,7 @@ def find_routes(
     roadmap: Roadmap,
     decoder: ResidualDecoder,
     target: Target,
-    predict_proba: PredictProba,
+    validator: Validator,
     *,
     should_stop: ShouldStop = never_stop,
     progress: bool | None = False,
@@ -181,7 +176,7 @@ def find_routes(
         roadmap: The roadmap.
         decoder: Of the rows.
         target: What is to be predicted.
-        predict_proba: The explained model.
+        validator: Asks the model.
         should_stop: When to give up.
         progress: Show a bar.
     """
@@ -190,7 +185,7 @@ def find_routes(
     timed_out = torch.ones(len(feasible), dtype=torch.bool, device=decoder.start.device)
     with track("routes", len(feasible), shown=progress) as advance:
         for rows, conditional in _conditional_roadmaps(roadmap, decoder, should_stop):
-            goals = _shortest_paths(roadmap, conditional, decoder, rows, target, predict_proba, should_stop)
+            goals = _shortest_paths(roadmap, conditional, decoder, rows, target, validator, should_stop)
             for some, nodes, shortest, x in goals:
                 factual, goal = feasible.factual[some], (shortest.cost == 0).nonzero()[:, 0]
                 ends = goal[Neighbours(x[goal], feasible.weights).nearest(factual, _DIRECT_GOALS)[1]]
@@ -228,7 +223,7 @@ def _shortest_paths(
     decoder: ResidualDecoder,
     rows: Tensor,
     target: Target,
-    predict_proba: PredictProba,
+    validator: Validator,
     should_stop: ShouldStop,
 ) -> Iterator[tuple[Tensor, ConditionalRoadmap, ShortestPaths, Tensor]]:
     """For rows the roadmap that they use, the shortest paths to their goals, and the rows that its nodes stand for.
@@ -243,11 +238,11 @@ def _shortest_paths(
     for some in groups:
         if should_stop():
             return
-        nodes = _node_rows(conditional, decoder, some, target, predict_proba, near=large)
+        nodes = _node_rows(conditional, decoder, some, target, validator, near=large)
         if not bool(nodes.reached.any()) and conditional.context is not None and not conditional.unconditional:
             # No node that is like them reaches the target: look among all landmarks, and go to the goals there.
             everywhere = roadmap.without_edges(conditional.context)
-            wide = _node_rows(everywhere, decoder, some, target, predict_proba, near=False)
+            wide = _node_rows(everywhere, decoder, some, target, validator, near=False)
             further = roadmap.build_conditional(conditional.context, wide.goal)
             yield some, further, further.graph.shortest_paths(wide.goal[further.index]), wide.x[further.index]
         else:
@@ -268,7 +263,7 @@ def _node_rows(
     decoder: ResidualDecoder,
     rows: Tensor,
     target: Target,
-    predict_proba: PredictProba,
+    validator: Validator,
     *,
     near: bool,
 ) -> _NodeRows:
@@ -281,8 +276,10 @@ def _node_rows(
         close = roadmap.row_neighbours.nearest(decoder.feasible.factual[rows[:1]], CONDITIONAL_NODES)[1][0]
     for index in (close, everything):
         x[index] = decoder.finish(mean[index], rows[:1].expand(len(index)), 0.0)
-        probabilities = predict_proba(x[index])
-        reached[index], goal[index] = target.is_reached(probabilities), is_goal(target, probabilities)
+        probabilities = validator.predict_proba(x[index])
+        possible = validator.is_possible(x[index], decoder.feasible.factual[rows[:1]].expand(len(index), -1))
+        reached[index] = target.is_reached(probabilities) & possible
+        goal[index] = is_goal(target, probabilities) & possible
         if bool(reached.any()) or len(index) == len(everything):
             break
         goal[index] = False
@@ -293,9 +290,7 @@ def refined_routes(
     roadmap: Roadmap,
     decoder: ResidualDecoder,
     target: Target,
-    predict_proba: PredictProba,
-    is_valid: RowFunction,
-    plausibility: Plausibility | None,
+    validator: Validator,
     *,
     refine: bool = True,
     should_stop: ShouldStop = never_stop,
@@ -309,20 +304,19 @@ def refined_routes(
         roadmap: The roadmap.
         decoder: Of the rows.
         target: What is to be predicted.
-        predict_proba: The explained model.
-        is_valid: Which rows are valid.
-        plausibility: How far from the training rows real rows are; without it ends stay where they are.
+        validator: Asks the model; without plausibility ends stay where they are.
         refine: Let the ends slide towards the factual rows, and relax the paths towards geodesics.
         should_stop: When to give up.
         progress: Show a bar.
     """
-    routes = find_routes(roadmap, decoder, target, predict_proba, should_stop=should_stop, progress=progress)
+    plausibility = validator.plausibility
+    routes = find_routes(roadmap, decoder, target, validator, should_stop=should_stop, progress=progress)
     curves, count = resample(routes.points, _SEGMENTS), len(routes.timed_out)
     points_each = _SEGMENTS + 1
     row = torch.arange(count, device=curves.device).repeat_interleave(points_each)
     weight = torch.linspace(1, 0, points_each, device=curves.device).repeat(count)
     x = decoder.decode(curves.flatten(0, 1), row, weight[:, None])
-    valid = is_valid(x).view(count, -1)
+    valid = validator.is_valid(x, decoder.feasible.factual[row]).view(count, -1)
     valid[:, 0] = False  # the row itself is not looked at: it is not valid, or nobody would search
     first = torch.where(valid.any(1), valid.int().argmax(1), _SEGMENTS)
     first = torch.where(routes.timed_out, 0, first)
@@ -331,7 +325,7 @@ def refined_routes(
         last = better * points_each + first[better]
         ends = Ends(curves.flatten(0, 1)[last], weight[last], x[last])
         is_plausible = plausibility.no_farther_than(ends.x, plausibility.typical)
-        ends = slide(roadmap.cost_field, decoder.at(better), ends, is_valid, is_plausible)
+        ends = slide(roadmap.cost_field, decoder.at(better), ends, validator.is_valid, is_plausible)
         cut = torch.arange(points_each, device=curves.device).minimum(first[better, None])
         truncated = curves[better].gather(1, cut[..., None].expand(-1, -1, curves.shape[-1]))
         coarse = resample(torch.cat([truncated, ends.z[:, None]], 1), _COARSE_SEGMENTS)
@@ -352,7 +346,7 @@ def slide(
     cost_field: CostField,
     decoder: ResidualDecoder,
     ends: Ends,
-    is_valid: RowFunction,
+    is_valid: IsValid,
     is_plausible: IsPlausible,
     seed: int = 0,
 ) -> Ends:
@@ -383,7 +377,7 @@ def slide(
         candidates, spread = decoder.finish(decoded.mean, row, weight[row, None]), decoded.spread
         costs = feasible.cost(candidates, row)
         good = ((costs < cost[row]) & (spread <= limit[row])).nonzero()[:, 0]
-        good = good[is_valid(candidates[good])]
+        good = good[is_valid(candidates[good], feasible.factual[row[good]])]
         good = good[is_plausible(candidates[good], row[good])]
         costs = torch.full_like(costs, torch.inf).index_copy(0, good, costs[good]).view(count, tries)
         best = costs.argmin(1)

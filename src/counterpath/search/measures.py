@@ -17,6 +17,7 @@ from torch import Tensor
 
 from counterpath.data.encoding import Encoder
 from counterpath.geometry.graph import Neighbours
+from counterpath.search.combinations import Combinations
 
 YNN_NEIGHBOURS = 5  # as in CARLA
 EQUAL = 1e-6
@@ -34,6 +35,7 @@ class Case:
         encoder: Knows the features.
         neighbours: The training rows, with the encoder's weights.
         confidence: What the probability must reach; the target must be predicted, too.
+        combinations: Which combinations of values training rows have; None where nobody looked.
         is_predicted: Maps rows to whether the target is predicted; by default where its probability is at least 0.5.
     """
 
@@ -44,6 +46,7 @@ class Case:
     neighbours: Neighbours
     confidence: float = 0.5
     is_predicted: Callable[[Tensor], Tensor] | None = None
+    combinations: Combinations | None = None
 
     def predicted(self, x: Float[Tensor, "m D"]) -> Bool[Tensor, "m"]:
         """For which rows the model predicts the target."""
@@ -122,6 +125,13 @@ def violation(case: Case) -> Float[Tensor, "n"]:
     return case.changed[:, features].sum(-1).to(case.factual.dtype)
 
 
+def unseen_pairs(case: Case) -> Float[Tensor, "n"]:
+    """How many pairs of values the counterfactual has that no training row has, nor the factual row itself."""
+    if case.combinations is None:
+        return torch.full_like(case.factual[:, 0], torch.nan)
+    return case.combinations.count(case.counterfactual, case.factual).to(case.factual.dtype)
+
+
 def ynn(case: Case) -> Float[Tensor, "n"]:
     """Share of the five nearest training rows for which the model decides as for the counterfactual (CARLA)."""
     rows = case.neighbours.nearest(case.counterfactual, YNN_NEIGHBOURS)[1]
@@ -151,6 +161,7 @@ MEASURES: dict[str, Callable[[Case], Tensor]] = {
     "l2_sq": l2_sq,
     "linf": linf,
     "violation": violation,
+    "unseen_pairs": unseen_pairs,
     "ynn": ynn,
     "redundancy": redundancy,
 }

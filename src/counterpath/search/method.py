@@ -18,6 +18,7 @@ from counterpath.models.flow import FlowModel
 from counterpath.models.latent import LatentModel
 from counterpath.models.layers import fold
 from counterpath.models.vae import VAE
+from counterpath.search.combinations import Combinations
 from counterpath.search.feasible import FeasibleSet
 from counterpath.search.objective import Target
 from counterpath.search.paths import Paths
@@ -44,6 +45,8 @@ class SearchOptions:
         keep_residual: Start at the factual row, and add what the generative model does not reproduce of it.
         refine: Move the ends of geodesics closer to the factual row, and relax their paths.
         allow_copies: Whether a counterfactual may be equal to a training row.
+        staged: Have paths go straight in every feature, and change few features at a time.
+        avoid_unseen: Avoid pairs of values that no training row has.
         tf32: Round the factors of products to TF32 on a GPU while searching.
         ambient_metric: What `geodesic` measures steps by: "data" or "classifier".
         uncertainty_cost: Whether it lets steps cost more where the generative model is uncertain.
@@ -60,6 +63,8 @@ class SearchOptions:
     keep_residual: bool = True
     refine: bool = True
     allow_copies: bool = True
+    avoid_unseen: bool = True
+    staged: bool = True
     tf32: bool = False
     ambient_metric: str = "data"
     uncertainty_cost: bool = True
@@ -104,6 +109,7 @@ class SearchSetup:
         landmarks: Training rows as they are decoded; None if there are none to fall back to.
         plausibility: How far from the training rows real rows are; without it nothing is put back.
         seed: Of all randomness.
+        combinations: Which combinations of values training rows have.
     """
 
     encoder: Encoder
@@ -115,6 +121,7 @@ class SearchSetup:
     landmarks: Landmarks | None = None
     plausibility: Plausibility | None = None
     seed: int = 0
+    combinations: Combinations | None = None
 
     @property
     def latent(self) -> LatentModel:
@@ -158,7 +165,10 @@ class Problem:
     def validator(self) -> Validator:
         """Says which rows are valid."""
         setup, copies = self.setup, self.options.allow_copies
-        return Validator(setup.predict_proba, setup.latent, self.target, setup.plausibility, copies)
+        combinations = setup.combinations
+        if combinations is not None and not self.options.avoid_unseen:
+            combinations = combinations.loosened()
+        return Validator(setup.predict_proba, setup.latent, self.target, setup.plausibility, copies, combinations)
 
     def paths(
         self,

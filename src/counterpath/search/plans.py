@@ -14,7 +14,7 @@ from torch import Tensor
 from counterpath.search.feasible import FeasibleSet
 from counterpath.search.paths import Paths, better_paths, is_first, merge
 from counterpath.search.traverse import StopReason
-from counterpath.search.validity import IsPlausible, Validator
+from counterpath.search.validity import IsPlausible, IsValid, Validator
 
 RowFunction = Callable[[Tensor], Tensor]
 """From rows to one value each."""
@@ -49,7 +49,7 @@ def redundant_changes(
     end: Float[Tensor, "n D"],
     layout: Sequence[slice],
     *,
-    is_valid: RowFunction,
+    is_valid: IsValid,
     probability: RowFunction,
     is_plausible: IsPlausible,
     feature_costs: Sequence[float] | None = None,
@@ -83,7 +83,7 @@ def redundant_changes(
         good = (tried != row).any(-1).nonzero()[:, 0]
         if len(good) == 0:
             continue
-        good = good[is_valid(tried[good])]
+        good = good[is_valid(tried[good], factual[good])]
         good = good[is_plausible(tried[good], good)]
         row[good] = tried[good]
         back[good, feature[good]] = True
@@ -117,6 +117,14 @@ class Plans:
     paths: Paths
     exists: Bool[Tensor, "p"]
     timed_out: Bool[Tensor, "p"]
+
+    def replace_rows(self, rows: Int[Tensor, "m"], others: "Plans", count: int) -> "Plans":
+        """The same with the plans of some rows, `count` each, replaced by others."""
+        chosen = (rows[:, None] * count + torch.arange(count, device=rows.device)).flatten()
+        kept = torch.ones_like(self.exists).index_fill(0, chosen, False).nonzero()[:, 0]
+        paths = merge([(kept, self.paths.select(kept)), (chosen, others.paths)])
+        exists = self.exists.index_copy(0, chosen, others.exists)
+        return Plans(paths, exists, self.timed_out.index_copy(0, chosen, others.timed_out))
 
 
 def one_plan(search: Search, feasible: FeasibleSet, probability: Score, max_changes: int | None = None) -> Paths:

@@ -4,7 +4,6 @@ A generative model does not reproduce a row exactly. What is missing, the residu
 decoded on the way, so that a path starts at the factual row; its weight may decay along the path.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -14,7 +13,7 @@ from torch import Tensor
 from counterpath.models.latent import LatentModel, context_for
 from counterpath.search.feasible import FeasibleSet, StepConstraints
 from counterpath.search.paths import is_first, path_fraction
-from counterpath.search.validity import Plausibility
+from counterpath.search.validity import IsValid, Plausibility
 from counterpath.utils.devices import map_blocks
 
 _END_WEIGHTS = (1.0, 0.5, 0.0)  # weights of the residual that are tried at the end of a path: all, half and none of it
@@ -96,7 +95,7 @@ class ResidualDecoder:
         row: Int[Tensor, "p"],
         x: Float[Tensor, "p D"],
         z: Float[Tensor, "p d"],
-        is_valid: Callable[[Tensor], Tensor],
+        is_valid: IsValid,
         plausibility: Plausibility,
     ) -> Float[Tensor, "p D"]:
         """The points of paths, along which the residual decays as far as the end becomes more plausible by it.
@@ -118,11 +117,12 @@ class ResidualDecoder:
         far = (nearest > plausibility.limit).nonzero()[:, 0]
         if len(far) == 0:
             return x
-        nearest, was_valid = nearest[far], is_valid(x[last][far])
+        factual = self.feasible.factual[rows[far]]
+        nearest, was_valid = nearest[far], is_valid(x[last][far], factual)
         for weight in _END_WEIGHTS:
             end = self.decode(z[last][far], rows[far], weight)
             distance = plausibility.distance(end)
-            gains = (distance < nearest) & (is_valid(end) | ~was_valid)
+            gains = (distance < nearest) & (is_valid(end, factual) | ~was_valid)
             nearest, kept[far] = torch.where(gains, distance, nearest), torch.where(gains, weight, kept[far])
         decays = (kept < 1)[row] & ~first
         if not bool(decays.any()):

@@ -1,7 +1,8 @@
 """Validity: what the explained model says about rows and along paths, and what may be returned.
 
 A row is valid if the explained model itself predicts the target for it with the asked confidence, and it may be
-returned: without `allow_copies`, a row that is equal to a training row may not.
+returned: a row with a combination of values that nobody has may not, nor, without `allow_copies`, one that is equal to
+a training row.
 
 A valid row is plausible if it is no farther from the training rows than real rows are from each other.
 """
@@ -16,6 +17,7 @@ from torch import Tensor
 from counterpath.data.encoding import Encoder
 from counterpath.geometry.graph import Neighbours
 from counterpath.models.latent import LatentModel, context_for
+from counterpath.search.combinations import Combinations
 from counterpath.search.feasible import FeasibleSet, legal
 from counterpath.search.measures import EQUAL
 from counterpath.search.objective import Target
@@ -24,6 +26,8 @@ from counterpath.search.step import Slope
 from counterpath.utils.devices import map_blocks
 from counterpath.utils.errors import MethodError
 
+IsValid = Callable[[Tensor, Tensor], Tensor]
+"""Which rows are valid, given them and the factual row of each."""
 IsPlausible = Callable[[Tensor, Tensor], Tensor]
 """Which rows are plausible enough, given them and the index of the counterfactual that each would replace."""
 
@@ -68,6 +72,7 @@ class Validator:
         target: What is to be predicted.
         plausibility: The training rows.
         allow_copies: Whether rows that are equal to a training row are valid.
+        combinations: Which combinations of values there are; None for all.
     """
 
     predict_proba: Callable[[Tensor], Tensor]
@@ -75,6 +80,7 @@ class Validator:
     target: Target
     plausibility: Plausibility | None
     allow_copies: bool = True
+    combinations: Combinations | None = None
 
     @property
     def needs_model_only(self) -> bool:
@@ -85,9 +91,15 @@ class Validator:
         """The probability of the target."""
         return self.target.probability(self.predict_proba(x))
 
-    def is_valid(self, x: Float[Tensor, "n D"]) -> Bool[Tensor, "n"]:
-        """Which rows are valid."""
-        return self._may_return(x, self.target.is_reached(self.predict_proba(x)))
+    def is_valid(self, x: Float[Tensor, "n D"], factual: Float[Tensor, "n D"]) -> Bool[Tensor, "n"]:
+        """Which rows are valid as counterfactuals of these."""
+        return self._may_return(x, factual, self.target.is_reached(self.predict_proba(x)))
+
+    def is_possible(self, x: Float[Tensor, "n D"], factual: Float[Tensor, "n D"]) -> Bool[Tensor, "n"]:
+        """Which rows have no combination of values that nobody has, beside those that their factual row has."""
+        if self.combinations is None:
+            return torch.ones(len(x), dtype=torch.bool, device=x.device)
+        return self.combinations.allowed(x, factual)
 
     def encode(self, x: Float[Tensor, "n D"]) -> Float[Tensor, "n d"]:
         """The codes of rows."""
@@ -117,7 +129,7 @@ class Validator:
             sigma = map_blocks(lambda *where: _mean_std(self.latent, *where), codes, context)
         probabilities = self.predict_proba(x)
         valid, no = (
-            self._may_return(x, self.target.is_reached(probabilities)),
+            self._may_return(x, feasible.factual[row], self.target.is_reached(probabilities)),
             torch.zeros_like(reason, dtype=torch.bool),
         )
         return Paths(row, x, codes, sigma, self.target.probability(probabilities).to(x.dtype), valid, reason, no, no)
@@ -130,7 +142,9 @@ class Validator:
         fixed = self.paths(feasible, paths.row, x, paths.reason, codes).truncate()
         return replace(fixed, fallback=paths.fallback, gap=paths.gap)
 
-    def _may_return(self, x: Tensor, reached: Tensor) -> Tensor:
+    def _may_return(self, x: Tensor, factual: Tensor, reached: Tensor) -> Tensor:
+        if self.combinations is not None:
+            reached = reached & self.is_possible(x, factual)
         if self.needs_model_only:
             return reached
         assert self.plausibility is not None
@@ -148,14 +162,15 @@ class AtLegalRow:
     """
 
     encoder: Encoder
-    is_valid: Callable[[Tensor], Tensor]
+    is_valid: IsValid
     never_waits: bool = False
 
     def __call__(self, here: Slope) -> Bool[Tensor, "n"]:
         """Which rows are done."""
         constraints = here.step_constraints
         assert constraints is not None
-        return self.is_valid(legal(self.encoder, here.x, constraints.lower, constraints.upper, constraints.factual))
+        ends = constraints.lower, constraints.upper, constraints.factual
+        return self.is_valid(legal(self.encoder, here.x, *ends), constraints.factual)
 
 
 def check_paths(method: str, validator: Validator, feasible: FeasibleSet, paths: Paths) -> None:
@@ -183,7 +198,7 @@ def check_paths(method: str, validator: Validator, feasible: FeasibleSet, paths:
     }
     ends = paths.last[paths.found]
     invalid = torch.zeros_like(first)
-    invalid[ends] = ~validator.is_valid(paths.x[ends])
+    invalid[ends] = ~validator.is_valid(paths.x[ends], feasible.factual[paths.row[ends]])
     problems["ends at a row that is not valid, and calls it found"] = invalid
     for problem, where in problems.items():
         if bool(where.any()):

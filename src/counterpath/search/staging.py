@@ -1,0 +1,150 @@
+"""Paths that people can follow: no feature goes back and forth, and few of them change at a time.
+
+A path through a latent space shows that the data lead from a row to its counterfactual. Its points are not yet steps
+that anybody could take: a decoder may be flat for most of the way and jump at the end, or lower a number on the way to
+a higher one. So the path is staged:
+
+1. every feature goes straight from its value to that of the counterfactual: a point keeps the largest share of the way
+   that any point before it had, and a category changes once;
+2. points that are less plausible than real rows or the ends of the path, have a combination of values that nobody has,
+   or are valid already, are left out: a path ends at its first valid point;
+3. where more than two features still change in one step, they change one after another, in the order that stays closest
+   to the training rows.
+"""
+
+from dataclasses import replace
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from counterpath.search.feasible import FeasibleSet
+from counterpath.search.paths import Paths, is_first, merge, plausible_points
+from counterpath.search.validity import Plausibility, Validator
+
+MOST_POINTS = 25
+"""Of a path that is staged: the steps of a long search are no steps of a person, and every point is looked up."""
+MOST_FEATURES = 2
+"""That change in one step: more than two things at a time nobody plans."""
+_IMPOSSIBLE = 1e6  # beyond every distance between rows: the last choice, if all orders lead over somebody who cannot be
+
+
+def stage(validator: Validator, feasible: FeasibleSet, paths: Paths) -> Paths:
+    """The paths of rows with a counterfactual staged, and the others as they are.
+
+    Args:
+        validator: Asks the model; without plausibility paths stay as they are.
+        feasible: What each row may become.
+        paths: One for each row.
+    """
+    plausibility, found = validator.plausibility, paths.found.nonzero()[:, 0]
+    if plausibility is None or len(found) == 0:
+        return paths
+    within, chosen = feasible.at(found), paths.select(found)
+    start, end = within.factual, chosen.x[chosen.last]
+    row, x = _thinned(chosen)
+    x = _straight(within, start, end, row, x)
+    staged = _without_detours(validator, plausibility, within, validator.paths(within, row, x, chosen.reason))
+    crowded = _crowded(within, staged)
+    if bool(crowded.any()):
+        some = crowded.nonzero()[:, 0]
+        row, x = _one_by_one(validator, plausibility, within.at(some), start[some], end[some])
+        chain = validator.paths(within.at(some), row, x, chosen.reason[some])
+        keep = is_first(row) | _is_last(row) | ~chain.valid
+        staged = merge([((~crowded).nonzero()[:, 0], staged.filter(~crowded)), (some, chain.points(keep))])
+    staged = replace(staged, fallback=chosen.fallback, gap=chosen.gap, reason=chosen.reason)
+    others = (~paths.found).nonzero()[:, 0]
+    return merge([(others, paths.select(others)), (found, staged)])
+
+
+def feature_steps(feasible: FeasibleSet, paths: Paths) -> Int[Tensor, "p"]:
+    """How many features change from the point before to each point; 0 for first points."""
+    before = paths.x.roll(1, 0)
+    counts = feasible.features(paths.x != before).sum(-1)
+    return torch.where(is_first(paths.row), 0, counts)
+
+
+def _is_last(row: Int[Tensor, "p"]) -> Bool[Tensor, "p"]:
+    first = is_first(row)
+    return torch.cat([first[1:], torch.ones_like(first[:1])])
+
+
+def _thinned(paths: Paths) -> tuple[Int[Tensor, "p"], Float[Tensor, "p D"]]:
+    """At most so many points of each path, evenly spaced, its ends among them."""
+    counts = torch.bincount(paths.row, minlength=len(paths.reason))
+    starts, kept = counts.cumsum(0) - counts, counts.clamp_max(MOST_POINTS)
+    row = torch.arange(len(counts), device=counts.device).repeat_interleave(kept)
+    number = torch.arange(len(row), device=counts.device) - (kept.cumsum(0) - kept)[row]
+    share = number / (kept[row] - 1).clamp_min(1)
+    index = starts[row] + (share * (counts[row] - 1)).round().long()
+    return row, paths.x[index]
+
+
+def _straight(
+    feasible: FeasibleSet, start: Tensor, end: Tensor, row: Int[Tensor, "p"], x: Float[Tensor, "p D"]
+) -> Float[Tensor, "p D"]:
+    """The points with every feature on its way from start to end, never back, as legal rows."""
+    way = (end - start)[row]
+    share = torch.where(way == 0, 0, (x - start[row]) / torch.where(way == 0, 1, way)).clamp(0, 1)
+    for first, stop in feasible.encoder.blocks:  # a category is the old one or the new one
+        share[:, first:stop] = (x[:, first:stop] * end[row, first:stop]).sum(-1, keepdim=True).round()
+    count, longest = len(start), int(torch.bincount(row).max())
+    position = torch.arange(len(row), device=row.device) - (is_first(row).nonzero()[:, 0])[row]
+    grid = torch.zeros(count, longest, x.shape[1], dtype=x.dtype, device=x.device)
+    grid[row, position] = share
+    share = grid.cummax(1).values[row, position]
+    moved = feasible.legal(start[row] + share * way, row)
+    last = _is_last(row)
+    moved = torch.where(is_first(row)[:, None], start[row], moved)
+    return torch.where(last[:, None], end[row], moved)
+
+
+def _without_detours(validator: Validator, plausibility: Plausibility, feasible: FeasibleSet, paths: Paths) -> Paths:
+    """The points that are plausible, possible and not valid yet, each other than the one before; and both ends."""
+    ends = is_first(paths.row) | _is_last(paths.row)
+    same = ~is_first(paths.row) & (paths.x == paths.x.roll(1, 0)).all(-1)
+    inside = (~ends & ~same & ~paths.valid).nonzero()[:, 0]
+    inside = inside[validator.is_possible(paths.x[inside], feasible.factual[paths.row[inside]])]
+    look = ends.clone()
+    look[inside] = True
+    paths = paths.points(look)
+    keep = plausible_points(paths.row, plausibility.distance(paths.x), plausibility.typical)
+    return paths.points(keep)
+
+
+def _crowded(feasible: FeasibleSet, paths: Paths) -> Bool[Tensor, "n"]:
+    """Whose paths have a step in which too many features change."""
+    many = feature_steps(feasible, paths) > MOST_FEATURES
+    return torch.zeros_like(paths.fallback).index_put((paths.row[many],), torch.tensor(True, device=many.device))
+
+
+def _one_by_one(
+    validator: Validator, plausibility: Plausibility, feasible: FeasibleSet, start: Tensor, end: Tensor
+) -> tuple[Int[Tensor, "p"], Float[Tensor, "p D"]]:
+    """From start to end one feature after another, always the one that stays closest to the training rows."""
+    left = feasible.features(start != end)
+    here, points, rows = start.clone(), [start], [torch.arange(len(start), device=start.device)]
+    while True:
+        left_count = left.sum(1)
+        going = (left_count > 1).nonzero()[:, 0]
+        if len(going) == 0:
+            break
+        row, feature = left[going].nonzero(as_tuple=True)
+        row = going[row]
+        wide = feasible.columns(torch.nn.functional.one_hot(feature, left.shape[1]).bool())
+        tried = torch.where(wide, end[row], here[row])
+        distance = plausibility.distance(tried)
+        distance = torch.where(validator.is_possible(tried, feasible.factual[row]), distance, distance + _IMPOSSIBLE)
+        table = torch.full_like(left, torch.inf, dtype=distance.dtype)
+        table[row, feature] = distance
+        best = table[going].argmin(1)
+        columns = feasible.columns(torch.nn.functional.one_hot(best, left.shape[1]).bool())
+        here[going] = torch.where(columns, end[going], here[going])
+        left[going, best] = False
+        points.append(here[going])
+        rows.append(going)
+    points.append(end)
+    rows.append(rows[0])
+    row = torch.cat(rows)
+    order = row.argsort(stable=True)
+    return row[order], torch.cat(points)[order]
