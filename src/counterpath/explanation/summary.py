@@ -83,6 +83,23 @@ def _summarise(
     }
 
 
+def with_labels(summary: pd.DataFrame, schema: Schema) -> pd.DataFrame:
+    """A summary by group, under what people call the columns and their values, in one level of text."""
+    known = {feature.name: feature for feature in schema}
+    features = [known.get(str(name)) for name in summary.index.names]
+    groups = (label if isinstance(label, tuple) else (label,) for label in summary.index.tolist())
+    labels = [
+        ", ".join(
+            wording.value(part) if feature is None else wording.shown(feature, part)
+            for feature, part in zip(features, group, strict=True)
+        )
+        for group in groups
+    ]
+    columns = zip(features, summary.index.names, strict=True)
+    name = wording.listed([str(own or "group") if feature is None else feature.title for feature, own in columns])
+    return summary.set_axis(pd.Index(labels, name=name, dtype=object), axis=0)
+
+
 def group_keys(result: "Explanation", by: By) -> list[pd.Series]:
     """What to group by, cut into quartiles where it is numbers with many values; by position, not label."""
     if isinstance(by, pd.Series):

@@ -16,6 +16,7 @@ from counterpath.data.schema import Feature, Schema
 from counterpath.data.status import FOUND, BindingConstraint, Cause, Status, StatusCode
 from counterpath.explanation.tables import PLAN, PLANS, changed_cells, labels_without_plan, plan_numbers, plans_held
 
+NOT_ACTIONABLE = "People cannot usually change this; switch off to allow it."
 NOTICE = "A counterfactual explains the model; it promises nothing about the world."
 OTHER = "other"
 """The target class of a request for any outcome but the present one."""
@@ -64,6 +65,18 @@ def with_unit(feature: Feature, text: str) -> str:
 def amount(feature: Feature, given: Any) -> str:
     """A value of a feature as people know it, with its unit."""
     return with_unit(feature, shown(feature, given))
+
+
+def legal(feature: Feature, lower: float, upper: float) -> str:
+    """Which numbers a feature may have, or usually has, as a hint beside a field.
+
+    Args:
+        feature: The feature.
+        lower: The smallest one that it may become.
+        upper: The largest one.
+    """
+    ends, step = f"{value(lower)} to {value(upper)}", f" in steps of {value(feature.step)}" if feature.step else ""
+    return f"{ends}{step}" if None not in (feature.lower, feature.upper) else f"{ends}{step} is usual"
 
 
 def titles(schema: Schema | None) -> dict[str, str]:
@@ -573,6 +586,7 @@ MEANINGS: dict[str, Meaning] = {
     "ld_sq": Meaning("distance to data, squared", "to the nearest training row (LD²): 0 is somebody real", rounded),
     "copy": Meaning("copies", "the share that is equal to a training row, so somebody's own record", percent),
     "violation": Meaning("immutable changed", "how many immutable features changed; 0 is right", rounded),
+    "unseen_pairs": Meaning("unseen pairs", "pairs of its values that no training row has; 0 is right", rounded),
     "ynn": Meaning("neighbours alike", "share of the five nearest training rows decided the same", percent),
     "redundancy": Meaning("redundant changes", "how many changes, each alone, could be taken back", rounded),
     "steps": Meaning("steps", "points on the way there", rounded),

@@ -28,7 +28,7 @@ from counterpath.explanation.plots.style import MOST_PATHS
 from counterpath.explanation.report import charts
 from counterpath.explanation.report.charts import Axis, Map
 from counterpath.explanation.result import Explanation
-from counterpath.explanation.summary import COMMON, By, both_tables, tally
+from counterpath.explanation.summary import COMMON, By, both_tables, tally, with_labels
 from counterpath.explanation.tables import path_features
 from counterpath.explanation.wording import MEANINGS, ROW_MEANINGS, Person, Row
 from counterpath.utils.errors import InputError
@@ -163,7 +163,9 @@ def write(
     latent = Map.around(result.landscape, result.paths, result.schema) if len(result.landscape) else None
     models = _models(result.quality, result.schema) if "verdict" in result.quality else {}
     comparison = both_tables({method: result.plan(1)} | {name: other.plan(1) for name, other in baselines.items()})
-    groups = [_group(result, each) for each in ([by] if isinstance(by, str | pd.Series) else by)]
+    groups = [
+        with_labels(result.summary(each), result.schema) for each in ([by] if isinstance(by, str | pd.Series) else by)
+    ]
     sheets = _sheets(result, pages, latent)
 
     heading = "Beside other methods" if len(comparison) > 1 else "In numbers"
@@ -241,23 +243,6 @@ def _methods(comparison: Mapping[str, pd.DataFrame], own: str) -> dict[str, Any]
         tables.append(_readable(table, caption=f"{title} (n = {over}).", css="wide", own=own))
     common = comparison[COMMON]["n"].iloc[0] if COMMON in comparison else 0
     return {"tables": tables, "is_alone": len(tables) == 1, "common": common, "terms": _terms(comparison.values())}
-
-
-def _group(result: Explanation, by: By) -> pd.DataFrame:
-    """The summary by subgroup, under what people call the columns and their values."""
-    summary, names = result.summary(by), {feature.name: feature for feature in result.schema}
-    features = [names.get(str(name)) if not isinstance(by, pd.Series) else None for name in summary.index.names]
-    parts = (label if isinstance(label, tuple) else (label,) for label in summary.index.tolist())
-    labels = [
-        ", ".join(
-            wording.value(part) if feature is None else wording.shown(feature, part)
-            for feature, part in zip(features, label, strict=True)
-        )
-        for label in parts
-    ]
-    columns = zip(features, summary.index.names, strict=True)
-    name = wording.listed([feature.title if feature else str(own or "group") for feature, own in columns])
-    return summary.set_axis(pd.Index(labels, name=name), axis=0)
 
 
 def _groups(groups: Sequence[pd.DataFrame], comparison: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
