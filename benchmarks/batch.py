@@ -132,7 +132,7 @@ def _small(scratch: Path, rows: int, shard: int) -> BatchCommand:
 
 
 def _demo(scratch: Path) -> Path:
-    return fitted(cp.datasets.load("adult"), "auto").save(scratch / "model")
+    return fitted(cp.datasets.load("adult-carla"), "auto").save(scratch / "model")
 
 
 def _fresh(folder: Path) -> Path:

@@ -1,6 +1,6 @@
 """What each part of holding features and staying close to the row buys, on the same rows.
 
-    python benchmarks/constraints.py adult --seeds 0,1,2
+    python benchmarks/constraints.py adult-carla --seeds 0,1,2
     python benchmarks/constraints.py gmc --seeds 0,1,2
 
 Every correctly rejected test row is explained at confidence 0.5 with the data set's immutable features held, by `rsgd`
@@ -38,7 +38,7 @@ from counterpath.models.vae import VAETraining, fit_vae
 from counterpath.utils.devices import resolve_device
 from counterpath.utils.files import write_json
 
-CLASS_WEIGHTS = {"adult": None, "gmc": "balanced"}
+CLASS_WEIGHTS = {"adult-carla": None, "gmc": "balanced"}
 PARTS = ("keep_residual", "sparsify", "fallback")
 """The parts of the search that are parameters of the Explainer."""
 MEASURES = ("ld_sq", "l0", "l1", "l2_sq", "steps", "violation")

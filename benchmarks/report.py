@@ -22,7 +22,7 @@ def main() -> None:
     parser.add_argument("--pages", default="200", help="how many of them have a page of their own")
     arguments = parser.parse_args()
     counts, pages = ([int(part) for part in text.split(",")] for text in (arguments.rows, arguments.pages))
-    data = cp.datasets.load("adult")
+    data = cp.datasets.load("adult-carla")
     explainer = fitted(data, "cpu")
     rejected = data.test[(explainer.predict(data.test) != TARGET).to_numpy()].head(max(counts))
     whole, nearest = (explainer.explain(rejected, TARGET, method=name) for name in (None, "nearest"))

@@ -93,7 +93,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="a JSON file")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    data = cp.datasets.load("adult")
+    data = cp.datasets.load("adult-carla")
     if options.model is not None and options.model.exists():
         explainer = cp.load(options.model, device=options.device)
     else:

@@ -62,7 +62,7 @@ Figures = dict[str, Any]
 
 def rows(folder: Path, count: int) -> Figures:
     """Rows a CPU second and bytes a row, by method, without and with milestones."""
-    data = cp.datasets.load("adult")
+    data = cp.datasets.load("adult-carla")
     people = pd.concat([data.train, data.test]).drop(columns=data.target)
     people = people.sample(count, replace=True, random_state=0, ignore_index=True)
     people.insert(0, ID, [f"a{number:07d}" for number in range(count)])

@@ -213,7 +213,7 @@ def main() -> None:
     from counterpath.service.schemas import json_records
     from counterpath.utils.files import write_json
 
-    data = cp.datasets.load(NAME)
+    data = cp.datasets.load("adult-carla")
     explainer = fitted(data, "auto")
     rejected = data.test[explainer.predict(data.test) != TARGET].drop(columns=data.target).head(1000)
     short = max(given.seconds / 4, 5)

@@ -33,7 +33,7 @@ def effort(encoder: Encoder, hard: dict[str, float]) -> Metric:
 
 def main() -> None:
     """Search under the new metric, and compare it with `rsgd` on the same rows."""
-    data = cp.datasets.load("adult")
+    data = cp.datasets.load("adult-carla")
     rows = data.train.sample(3000, random_state=0).drop(columns="fnlwgt")  # a survey weight, not a property of anybody
     schema = cp.Schema.infer(rows, target=data.target)
     encoder = Encoder.fit(rows.drop(columns=data.target), schema)

@@ -43,7 +43,7 @@ class TowardsAccepted(cp.Method):
 
 
 if __name__ == "__main__":
-    data = cp.datasets.load("adult")
+    data = cp.datasets.load("adult-carla")
     explainer = cp.Explainer(method=TowardsAccepted(), hidden=(96, 48), epochs=60, seed=0)
     explainer.fit(data.train.sample(3000, random_state=0), target=data.target, schema=data.schema)
     rows = data.test.head(120)[explainer.predict(data.test.head(120)) == 0].head(50)

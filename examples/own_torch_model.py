@@ -35,7 +35,7 @@ def train(net: nn.Module, x: Tensor, y: Tensor) -> None:
 def main() -> None:
     """Train a network, explain it with `rsgd-c`, and check the answer against the network itself."""
     torch.manual_seed(0)
-    data = cp.datasets.load("adult")
+    data = cp.datasets.load("adult-carla")
     rows = data.train.sample(3000, random_state=0).drop(columns="fnlwgt")  # a survey weight, not a property of anybody
     schema = cp.Schema.infer(rows, target=data.target)
 

@@ -101,7 +101,7 @@ def in_spark(people: "DataFrame", model: str, request: Mapping[str, Any], ids: S
 
 def main() -> None:
     """Without Spark: explain the same people in two ways to cut them into batches, and compare."""
-    data = cp.datasets.load("adult")
+    data = cp.datasets.load("adult-carla")
     explainer = cp.Explainer(latent_dim=8, hidden=(96, 48), epochs=40, seed=0, progress=False)
     explainer.fit(data.train.sample(2000, random_state=0), target=data.target, schema=data.schema)
     people = data.test.drop(columns=data.target).head(60).reset_index(drop=True)

@@ -16,7 +16,7 @@ import counterpath as cp
 
 def main() -> None:
     """Train XGBoost on Adult, explain it, and check the answers on it."""
-    data = cp.datasets.load("adult")
+    data = cp.datasets.load("adult-carla")
     rows = data.train.sample(2000, random_state=0).drop(columns="fnlwgt")  # a survey weight, not a property of anybody
     features, income = rows.drop(columns=data.target), rows[data.target]
     schema = cp.Schema.infer(features)

@@ -26,7 +26,7 @@ TARGET = "1"
 
 def rows_in(folder: Path, rows: int) -> Path:
     """So many rows of Adult, drawn with replacement, in files of a million."""
-    data = cp.datasets.load("adult")
+    data = cp.datasets.load("adult-carla")
     rows_of_adult = pd.concat([data.train, data.test]).drop(columns=data.target)
     table = pa.Table.from_pandas(rows_of_adult, preserve_index=False)
     folder.mkdir(parents=True, exist_ok=True)

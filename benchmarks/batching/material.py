@@ -15,14 +15,14 @@ OPTIONS = ("--target-class", "1", "--method", "nearest", "--id", ID, "--device",
 
 def small_model(folder: Path) -> Path:
     """A model directory of an explainer that is quick rather than good."""
-    data = cp.datasets.load("adult")
+    data = cp.datasets.load("adult-carla")
     train = data.train.sample(TRAINING_ROWS, random_state=0)
     return cp.Explainer(**SMALL).fit(train, data.target, schema=data.schema).save(folder)
 
 
 def resampled(count: int, seed: int = 0) -> pd.DataFrame:
     """So many rows of Adult, drawn with replacement, each under an identifier of its own."""
-    data = cp.datasets.load("adult")
+    data = cp.datasets.load("adult-carla")
     everybody = pd.concat([data.train, data.test])
     rows = everybody.sample(count, replace=True, random_state=seed, ignore_index=True)
     rows.insert(0, ID, [f"a{row:08d}" for row in range(count)])

@@ -17,8 +17,8 @@ pytestmark = pytest.mark.whole
 def test_demo_fits_once_and_repairs_a_damaged_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole = datasets.load("adult")
-    small = datasets.Dataset("adult", whole.train.head(600), whole.test.head(300), whole.target, whole.schema)
+    whole = datasets.load("adult-carla")
+    small = datasets.Dataset("adult-carla", whole.train.head(600), whole.test.head(300), whole.target, whole.schema)
     monkeypatch.setattr(datasets, "load", lambda name: small)
     monkeypatch.setattr(train, "_CLASSIFIER_STEPS", 100)
     monkeypatch.setattr(demo, "PARAMETERS", {"method": "rsgd", "hidden": (32, 16), "epochs": 3, "seed": 0})

@@ -26,7 +26,7 @@ def _small(name: str, path: object = None) -> Dataset:
 def patched() -> object:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(tabular.PRESETS, "tiny", TINY)
-        patch.setitem(tabular.SETTINGS, "adult", Settings(50, 1e-2, 1.5, 5e-3))
+        patch.setitem(tabular.SETTINGS, "adult-carla", Settings(50, 1e-2, 1.5, 5e-3))
         patch.setattr(tabular, "BANDWIDTHS", (0.01, 2.0))
         patch.setattr(tabular, "DAMPINGS", (1e-6, 1e-2))
         patch.setattr(tabular, "load", _small)
@@ -140,5 +140,5 @@ def test_an_unknown_preset_lists_the_valid_ones(tmp_path: Path) -> None:
 
 
 def test_the_protocol_s_counts() -> None:
-    data = datasets.load("adult")
+    data = datasets.load("adult-carla")
     assert int((data.test[data.target] == 0).sum()) == 9268

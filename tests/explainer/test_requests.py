@@ -61,13 +61,13 @@ def test_a_class_that_does_not_exist_is_refused_with_those_that_do(
 @pytest.fixture(scope="module")
 def adult() -> cp.Explainer:
     """Two classes with numbers for labels."""
-    data = cp.datasets.load("adult")
+    data = cp.datasets.load("adult-carla")
     return small(epochs=20).fit(data.train.head(1500), data.target, schema=data.schema)
 
 
 @small_table
 def test_a_number_may_be_given_as_text(adult: cp.Explainer) -> None:
-    people = cp.datasets.load("adult").test.head(40)
+    people = cp.datasets.load("adult-carla").test.head(40)
     assert adult.classes_ == (0, 1)
     number, text, numpy = (adult.explain(people, label, method="nearest") for label in (1, "1", np.int64(1)))
     pd.testing.assert_frame_equal(number.counterfactuals, text.counterfactuals)
@@ -79,7 +79,7 @@ def test_a_number_may_be_given_as_text(adult: cp.Explainer) -> None:
 
 @small_table
 def test_of_two_classes_the_other_is_the_other(adult: cp.Explainer) -> None:
-    people = cp.datasets.load("adult").test.head(40)
+    people = cp.datasets.load("adult-carla").test.head(40)
     people = people[adult.predict(people) == 0]
     one, other = adult.explain(people, 1, confidence=0.6), adult.explain(people, confidence=0.6)
     pd.testing.assert_frame_equal(one.counterfactuals, other.counterfactuals)

@@ -178,7 +178,7 @@ def explain_rows(
     if len(others):
         reasons = [unusable[label] for label in rows.index[others // plans]]
         status = {"status": [UNUSABLE] * len(others), "reason": reasons, "fallback": [False] * len(others)}
-        status |= {name: [[]] * len(others) for name in ("binding", "unseen_pairs", "imputed")}
+        status |= {name: [[]] * len(others) for name in ("binding", "unseen", "imputed")}
         order = np.argsort(np.concatenate([explained, others]))
         table = pa.concat_tables([table, _table(schema, origin(others) | status)]).take(order)
     if keep_of(result.request) == END:

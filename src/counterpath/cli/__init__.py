@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from counterpath import __version__
-from counterpath.cli import app, batch, bench, demo, evaluate, explain, fit, reproduce, schema, serve
+from counterpath.cli import app, batch, bench, datasets, demo, evaluate, explain, fit, reproduce, schema, serve
 from counterpath.cli.output import fail, say
 from counterpath.utils.errors import CounterpathError
 
@@ -30,6 +30,7 @@ _HELP = "Counterfactual explanations with realistic paths.\n\nExit codes:\n\n" +
 )
 COMMANDS: dict[str, Callable[..., None]] = {
     "demo": demo.demo,
+    "datasets": datasets.datasets,
     "schema": schema.schema,
     "fit": fit.fit,
     "explain": explain.explain,

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import typer
 
 from counterpath.cli import options
-from counterpath.cli.demo import fitted
+from counterpath.cli.demo import DATA, fitted
 from counterpath.cli.output import say
 from counterpath.cli.serve import TOKEN, leave
 from counterpath.utils.errors import require
@@ -17,7 +17,8 @@ from counterpath.utils.errors import require
 if TYPE_CHECKING:
     from counterpath.explainer.explainer import Explainer
 
-ADULT = "adult"
+DEMO = "adult"
+"""What the page calls the model of the demo."""
 
 
 def app(
@@ -66,7 +67,7 @@ def app(
     resolve_device(device)
     table = None if rows is None else options.table(rows, drop)
     if model_folder is None:
-        title, load = ADULT, lambda: _load_demo(device, table)
+        title, load = DEMO, lambda: _load_demo(device, table)
     else:
         explainer = Explainer.load(model_folder, model=options.user_model(model), device=device)
         explainer.progress = False
@@ -79,7 +80,7 @@ def app(
 def _load_demo(device: str, table: Any) -> "tuple[Explainer, Any]":
     from counterpath.data import datasets
 
-    data = datasets.load(ADULT)
+    data = datasets.load(DATA)
     explainer = fitted(data, device)
     explainer.progress = False
     return explainer, data.test if table is None else table

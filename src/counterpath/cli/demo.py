@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 PARAMETERS: dict[str, Any] = {"method": "geodesic", "hidden": (256, 128), "epochs": 40, "seed": 0}
 """A smaller and shorter fit than the default one: good enough for Adult, and done in a minute or two on two cores."""
+DATA = "adult-carla"
 TARGET = 1  # of the labels of Adult, the one for an income of over 50,000 dollars
 TITLE = "Adult: what would have to change for an income of over 50,000 dollars"
 _SENTENCES = 3  # enough to see what they are like; the report has all of them
@@ -42,7 +43,7 @@ def demo(
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out} is a file; expected a folder")
     started = time.monotonic()
-    data = datasets.load("adult")
+    data = datasets.load(DATA)
     explainer = fitted(data, device)
     labels, predicted = data.test[data.target].to_numpy(), explainer.predict(data.test).to_numpy()
     rejected = data.test[rejected_rows(labels, predicted, TARGET)]
@@ -69,11 +70,11 @@ def demo(
 
 def fitted(data: "Dataset", device: str) -> "Explainer":
     """The demo's explainer: from the cache if it is there and whole, else fitted and kept there."""
-    from counterpath.data.datasets import ADULT_SHA256, cache_folder
+    from counterpath.data.datasets import Card, cache_folder
     from counterpath.explainer.explainer import Explainer
 
     # All that a cached model depends on.
-    content = json.dumps([__version__, ADULT_SHA256, PARAMETERS], sort_keys=True)
+    content = json.dumps([__version__, Card.of(DATA).sha256, PARAMETERS], sort_keys=True)
     key = hashlib.sha256(content.encode()).hexdigest()[:12]
     folder = cache_folder() / "models" / f"adult-demo-{key}"
     if folder.exists():

@@ -1,4 +1,4 @@
-"""Tables: what their columns are, how they become tensors and back, and two that are ready to use."""
+"""Tables: what their columns are, how they become tensors and back, and some that are ready to use."""
 
 from counterpath.data.constraints import Bounds, Constraints
 from counterpath.data.encoding import Encoder

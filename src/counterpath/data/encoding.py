@@ -20,7 +20,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from fractions import Fraction
 from functools import cache, cached_property
 from typing import Any, TypeAlias
 
@@ -140,9 +139,9 @@ class Grid:
         step = 1 if feature.step is None and feature.min_change and KINDS[feature.kind].whole else feature.step
         if step is None or values:
             return cls(None, values, False, float(feature.min_change))
-        exact = Fraction(str(step))
-        places = next(k for k in itertools.count() if (10**k) % exact.denominator == 0)
-        ratio = float(exact * 10**places), float(10**places)
+        exact = Decimal(str(step))
+        power = Decimal(10) ** max(0, -int(exact.as_tuple().exponent))
+        ratio = float(exact * power), float(power)
         return cls(ratio, (), feature.step_from == OWN, float(feature.min_change))
 
     @property

@@ -241,7 +241,7 @@ def _status_table(
         "reason": reasons,
         "fallback": [one.fallback for one in status],
         "binding": [[constraint.to_json() for constraint in one.binding] for one in status],
-        "unseen_pairs": [[f"{one} × {other}" for one, other in each.unseen_pairs] for each in status],
+        "unseen": [[f"{one} × {other}" for one, other in each.unseen_pairs] for each in status],
         "imputed": [list(imputed[where // request.plans]) for where in range(len(status))],
     }
     return pd.DataFrame(

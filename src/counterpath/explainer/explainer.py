@@ -74,7 +74,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
 
     Example:
         >>> import counterpath as cp
-        >>> data = cp.datasets.load("adult")
+        >>> data = cp.datasets.load("adult-carla")
         >>> explainer = cp.Explainer(seed=0).fit(data.train, target=data.target, schema=data.schema)  # doctest: +SKIP
         >>> explainer.explain(data.test.head(20), target_class=1).changes  # doctest: +SKIP
     """

@@ -208,7 +208,7 @@ class Solver:
         """A group, with one row for each row and plan, and its paths."""
         count, paths = self.request.plans, plans.paths
         steps = torch.bincount(paths.row, minlength=len(status)) - 1
-        if self.options.staged and self.request.paths != END:
+        if self.options.staged and self.request.paths != END and not self.method.returns_training_rows:
             problem = self.models.problem(self.method, feasible, target, self.options)
             paths = stage(problem.validator, feasible.repeat(count), paths)
         each = zip(status, plans.exists.tolist(), plans.timed_out.tolist(), strict=True)

@@ -185,7 +185,7 @@ def index_labels(table: pd.DataFrame) -> list[str]:
 STATUS_TYPES = {
     "fallback": pa.bool_(),
     "binding": pa.list_(pa.struct({"kind": pa.string(), "feature": pa.string(), "reach": pa.float64()})),
-    "unseen_pairs": pa.list_(pa.string()),
+    "unseen": pa.list_(pa.string()),
     "imputed": pa.list_(pa.string()),
 }
 """The types of the columns of a status that are not text: a list that is empty in every row does not say its own."""

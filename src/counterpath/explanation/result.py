@@ -76,7 +76,7 @@ class Explanation:
         status: For each row `status` (a value of `StatusCode`), `reason` (a sentence), `fallback` (whether the search
             itself got stuck, and the fallback found it), `binding` (which constraints stand in the way of a
             counterfactual, a list of `kind`, `feature` and `reach`, as of `BindingConstraint`; empty where there is
-            one, or nothing is known), `unseen_pairs` (pairs of features whose values nobody has together, where nothing
+            one, or nothing is known), `unseen` (pairs of features whose values nobody has together, where nothing
             else was found) and `imputed` (a list of the columns that were filled in).
         outcome: For each row `class_before`, `probability_before`, `class_after` and `probability_after`: what the real
             model predicts for the row as asked and as returned, and how probable it finds the *target*. Nothing is

@@ -13,7 +13,7 @@ from counterpath.data.schema import Schema
 from counterpath.data.status import StatusCode
 from counterpath.utils.errors import InputError, choose
 
-STATUS = ("status", "reason", "fallback", "binding", "unseen_pairs", "imputed")
+STATUS = ("status", "reason", "fallback", "binding", "unseen", "imputed")
 OUTCOME = ("class_before", "probability_before", "class_after", "probability_after")
 PATH_FRONT = ("row", "step")
 PATH_BACK = ("probability", "uncertainty", "length", "map_x", "map_y")

@@ -279,7 +279,8 @@ def _node_rows(
         probabilities = validator.predict_proba(x[index])
         possible = validator.is_possible(x[index], decoder.feasible.factual[rows[:1]].expand(len(index), -1))
         reached[index] = target.is_reached(probabilities) & possible
-        goal[index] = is_goal(target, probabilities) & possible
+        wanted = is_goal(target, probabilities)
+        goal[index] = wanted & possible if bool((wanted & possible).any()) else wanted
         if bool(reached.any()) or len(index) == len(everything):
             break
         goal[index] = False

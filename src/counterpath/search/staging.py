@@ -8,8 +8,8 @@ a higher one. So the path is staged:
    that any point before it had, and a category changes once;
 2. points that are less plausible than real rows or the ends of the path, have a combination of values that nobody has,
    or are valid already, are left out: a path ends at its first valid point;
-3. where more than two features still change in one step, they change one after another, in the order that stays closest
-   to the training rows.
+3. where more than two features still change in one step, they change one after another, or two at a time where nobody
+   is in between, in the order that stays closest to the training rows.
 """
 
 from dataclasses import replace
@@ -40,18 +40,19 @@ def stage(validator: Validator, feasible: FeasibleSet, paths: Paths) -> Paths:
     plausibility, found = validator.plausibility, paths.found.nonzero()[:, 0]
     if plausibility is None or len(found) == 0:
         return paths
+    asks = replace(validator, combinations=None, allow_copies=True)  # what the model says, possible or not
     within, chosen = feasible.at(found), paths.select(found)
     start, end = within.factual, chosen.x[chosen.last]
     row, x = _thinned(chosen)
     x = _straight(within, start, end, row, x)
-    staged = _without_detours(validator, plausibility, within, validator.paths(within, row, x, chosen.reason))
+    staged = _without_detours(validator, plausibility, within, asks.paths(within, row, x, chosen.reason))
     crowded = _crowded(within, staged)
     if bool(crowded.any()):
         some = crowded.nonzero()[:, 0]
-        row, x = _one_by_one(validator, plausibility, within.at(some), start[some], end[some])
-        chain = validator.paths(within.at(some), row, x, chosen.reason[some])
-        keep = is_first(row) | _is_last(row) | ~chain.valid
-        staged = merge([((~crowded).nonzero()[:, 0], staged.filter(~crowded)), (some, chain.points(keep))])
+        row, x = _in_order(validator, plausibility, within.at(some), start[some], end[some])
+        chain = asks.paths(within.at(some), row, x, chosen.reason[some])
+        chain = _without_detours(validator, plausibility, within.at(some), chain, plausibility.limit)
+        staged = merge([((~crowded).nonzero()[:, 0], staged.filter(~crowded)), (some, chain)])
     staged = replace(staged, fallback=chosen.fallback, gap=chosen.gap, reason=chosen.reason)
     others = (~paths.found).nonzero()[:, 0]
     return merge([(others, paths.select(others)), (found, staged)])
@@ -99,7 +100,13 @@ def _straight(
     return torch.where(last[:, None], end[row], moved)
 
 
-def _without_detours(validator: Validator, plausibility: Plausibility, feasible: FeasibleSet, paths: Paths) -> Paths:
+def _without_detours(
+    validator: Validator,
+    plausibility: Plausibility,
+    feasible: FeasibleSet,
+    paths: Paths,
+    distance: float | None = None,
+) -> Paths:
     """The points that are plausible, possible and not valid yet, each other than the one before; and both ends."""
     ends = is_first(paths.row) | _is_last(paths.row)
     same = ~is_first(paths.row) & (paths.x == paths.x.roll(1, 0)).all(-1)
@@ -108,8 +115,8 @@ def _without_detours(validator: Validator, plausibility: Plausibility, feasible:
     look = ends.clone()
     look[inside] = True
     paths = paths.points(look)
-    keep = plausible_points(paths.row, plausibility.distance(paths.x), plausibility.typical)
-    return paths.points(keep)
+    typical = plausibility.typical if distance is None else distance
+    return paths.points(plausible_points(paths.row, plausibility.distance(paths.x), typical))
 
 
 def _crowded(feasible: FeasibleSet, paths: Paths) -> Bool[Tensor, "n"]:
@@ -118,33 +125,50 @@ def _crowded(feasible: FeasibleSet, paths: Paths) -> Bool[Tensor, "n"]:
     return torch.zeros_like(paths.fallback).index_put((paths.row[many],), torch.tensor(True, device=many.device))
 
 
-def _one_by_one(
+def _in_order(
     validator: Validator, plausibility: Plausibility, feasible: FeasibleSet, start: Tensor, end: Tensor
 ) -> tuple[Int[Tensor, "p"], Float[Tensor, "p D"]]:
-    """From start to end one feature after another, always the one that stays closest to the training rows."""
-    left = feasible.features(start != end)
-    here, points, rows = start.clone(), [start], [torch.arange(len(start), device=start.device)]
-    while True:
-        left_count = left.sum(1)
-        going = (left_count > 1).nonzero()[:, 0]
-        if len(going) == 0:
-            break
-        row, feature = left[going].nonzero(as_tuple=True)
-        row = going[row]
-        wide = feasible.columns(torch.nn.functional.one_hot(feature, left.shape[1]).bool())
-        tried = torch.where(wide, end[row], here[row])
-        distance = plausibility.distance(tried)
-        distance = torch.where(validator.is_possible(tried, feasible.factual[row]), distance, distance + _IMPOSSIBLE)
-        table = torch.full_like(left, torch.inf, dtype=distance.dtype)
-        table[row, feature] = distance
-        best = table[going].argmin(1)
-        columns = feasible.columns(torch.nn.functional.one_hot(best, left.shape[1]).bool())
-        here[going] = torch.where(columns, end[going], here[going])
-        left[going, best] = False
+    """From start to end by one feature after another, or two where no single one leads to a plausible row."""
+    left, everybody = feasible.features(start != end), torch.arange(len(start), device=start.device)
+    here, points, rows = start.clone(), [start], [everybody]
+    allowed = plausibility.distance(end).maximum(plausibility.distance(start)).clamp_min(plausibility.limit)
+    singles = torch.eye(left.shape[1], dtype=torch.bool, device=start.device)
+    one, other = torch.triu_indices(left.shape[1], left.shape[1], 1, device=start.device)
+    pairs = singles[one] | singles[other]
+    going = (left.sum(1) > MOST_FEATURES).nonzero()[:, 0]
+    while len(going):
+        step, distance = _best(validator, plausibility, feasible, here, end, left, going, singles)
+        far = (distance > allowed[going]).nonzero()[:, 0]
+        if len(far):
+            step[far] = _best(validator, plausibility, feasible, here, end, left, going[far], pairs)[0]
+        here[going] = torch.where(feasible.columns(step), end[going], here[going])
+        left[going] &= ~step
         points.append(here[going])
         rows.append(going)
-    points.append(end)
-    rows.append(rows[0])
-    row = torch.cat(rows)
+        going = (left.sum(1) > MOST_FEATURES).nonzero()[:, 0]
+    row = torch.cat([*rows, everybody])
     order = row.argsort(stable=True)
-    return row[order], torch.cat(points)[order]
+    return row[order], torch.cat([*points, end])[order]
+
+
+def _best(
+    validator: Validator,
+    plausibility: Plausibility,
+    feasible: FeasibleSet,
+    here: Tensor,
+    end: Tensor,
+    left: Bool[Tensor, "n f"],
+    going: Int[Tensor, "m"],
+    choices: Bool[Tensor, "c f"],
+) -> tuple[Bool[Tensor, "m f"], Float[Tensor, "m"]]:
+    """Of the choices of features the one that leads closest to the training rows, and how far from them that is."""
+    open_to = ~(choices & ~left[going][:, None]).any(-1)
+    which, choice = open_to.nonzero(as_tuple=True)
+    row = going[which]
+    tried = torch.where(feasible.columns(choices[choice]), end[row], here[row])
+    distance = plausibility.distance(tried)
+    distance = torch.where(validator.is_possible(tried, feasible.factual[row]), distance, distance + _IMPOSSIBLE)
+    table = torch.full(open_to.shape, torch.inf, dtype=distance.dtype, device=distance.device)
+    table[which, choice] = distance
+    best = table.argmin(1)
+    return choices[best], table.gather(1, best[:, None])[:, 0]

@@ -194,7 +194,8 @@ def check_paths(method: str, validator: Validator, feasible: FeasibleSet, paths:
         ),
         "has a value that is neither legal nor the row's own": (
             changed & (feasible.legal(paths.x, paths.row) != paths.x)
-        ).any(-1),
+        ).any(-1)
+        & ~_is_somebody(validator, paths.x),
     }
     ends = paths.last[paths.found]
     invalid = torch.zeros_like(first)
@@ -204,6 +205,13 @@ def check_paths(method: str, validator: Validator, feasible: FeasibleSet, paths:
         if bool(where.any()):
             row = int(paths.row[where][0])
             raise MethodError(f"method {method!r} returned a path that {problem} (row {row} of {count})")
+
+
+def _is_somebody(validator: Validator, x: Float[Tensor, "p D"]) -> Bool[Tensor, "p"]:
+    """Which rows are training rows: their values may be finer than what is legal, and still are somebody's."""
+    if validator.plausibility is None:
+        return torch.zeros_like(x[:, 0], dtype=torch.bool)
+    return validator.plausibility.is_copy(x)
 
 
 def _mean_std(latent: LatentModel, z: Tensor, context: Tensor | None) -> Tensor:

@@ -115,7 +115,7 @@ class Plan(Response):
     reason: str = Field(description="The same as a sentence that says what to try.")
     fallback: bool = Field(description="Whether it was found by the fallback, because the search itself got stuck.")
     binding: list[Binding] = Field(description="Which constraints stand in the way of a counterfactual.")
-    unseen_pairs: list[str] = Field(description="Pairs of features whose values no training row has together.")
+    unseen: list[str] = Field(description="Pairs of features whose values no training row has together.")
     class_after: Value = Field(description="What the model predicts for the counterfactual.")
     probability_after: float | None = Field(description="The probability of the target then.")
     counterfactual: dict[str, Value] = Field(description="The row as it would have to be, in original units.")
@@ -248,7 +248,7 @@ def _plans(explanation: Explanation) -> list[dict[str, Any]]:
             "reason": status["reason"],
             "fallback": bool(status["fallback"]),
             "binding": status["binding"],
-            "unseen_pairs": status["unseen_pairs"],
+            "unseen": status["unseen"],
             **after[row],
             "counterfactual": counterfactuals[row],
             "changes": changes[row],

@@ -13,8 +13,8 @@ SMALL = Preset(mean_epochs=15, std_epochs=2, curve_epochs=0, factuals=40, curve_
 
 @pytest.fixture(scope="session")
 def study() -> Study:
-    whole = load("adult")
+    whole = load("adult-carla")
     data = Dataset(whole.name, whole.train[:3000], whole.test[:800], whole.target, whole.schema)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(tabular.SETTINGS, "adult", Settings(50, 1e-2, 1.5, 5e-3))
+        patch.setitem(tabular.SETTINGS, "adult-carla", Settings(50, 1e-2, 1.5, 5e-3))
         return build(data, SMALL, Run(seed=0, progress=False), torch.device("cpu"))

@@ -305,7 +305,7 @@ LIMITS = {"dice-gradient": 5}
 DISTANCES = ("l1", "ld", "ld_sq")
 
 
-def prepare_ours(study: Study, method: str, *, damping: float = SETTINGS["adult"].damping) -> Peer:
+def prepare_ours(study: Study, method: str, *, damping: float = SETTINGS["adult-carla"].damping) -> Peer:
     """One of our methods: all rows at once, each until it reaches the confidence, or the paper's 150 steps."""
     options: dict[str, Any] = {"stop": at_confidence(CONFIDENCE), "steps": STEPS[-1], "damping": damping}
 

@@ -28,7 +28,16 @@ from counterpath.experiments.bench.variants import (
     random_workload,
 )
 from counterpath.experiments.tables import RIEMANNIAN
-from counterpath.experiments.tabular import PRESETS, SETTINGS, EncodedData, Preset, Study, assemble, fit_models
+from counterpath.experiments.tabular import (
+    EXPERIMENTS,
+    PRESETS,
+    SETTINGS,
+    EncodedData,
+    Preset,
+    Study,
+    assemble,
+    fit_models,
+)
 from counterpath.models.training import Run
 from counterpath.search.measures import MEASURES
 from counterpath.search.traverse import at_confidence
@@ -160,7 +169,7 @@ class Bench:
     @property
     def study(self) -> Study:
         """The same beside the data that they were fitted to."""
-        data = load("adult")
+        data = load("adult-carla")
         return assemble(data, EncodedData.of(data, self.device), self.fitted.fitted)
 
     @cached_property
@@ -435,14 +444,14 @@ def measure_peers(bench: Bench) -> Rows:
 def measure_fits(bench: Bench) -> Rows:
     """The training of classifier, VAE and uncertainty of the paper's experiments on every data set that is here."""
     rows: Rows = []
-    for name, settings in SETTINGS.items():
+    for name, table in EXPERIMENTS.items():
         try:
-            data = EncodedData.of(load(name), bench.device)
+            data = EncodedData.of(load(table), bench.device)
         except CounterpathError as error:
             rows.append({"data": name, "rows": None, "seconds": None, "missing": str(error)})
             continue
         run = Run(seed=bench.seed, progress=bench.progress)
-        seconds = seconds_of(partial(fit_models, data, settings, bench.preset.fit, run), bench.device)
+        seconds = seconds_of(partial(fit_models, data, SETTINGS[table], bench.preset.fit, run), bench.device)
         rows.append({"data": name, "rows": len(data.train), "seconds": seconds, "missing": None})
     return rows
 

@@ -153,8 +153,8 @@ def adult_workload(models: Path | None, seed: int, device: torch.device, *, prog
         device: Where to compute.
         progress: Show bars.
     """
-    settings = SETTINGS["adult"]
-    rows = EncodedData.of(load("adult"), device)
+    settings = SETTINGS["adult-carla"]
+    rows = EncodedData.of(load("adult-carla"), device)
     if models is None:
         fitted = fit_models(rows, settings, PRESETS["quick"], Run(seed=seed, progress=progress))
     else:
