@@ -84,6 +84,11 @@ def titles(schema: Schema | None) -> dict[str, str]:
     return {} if schema is None else {feature.name: feature.title for feature in schema}
 
 
+def inline(label: str) -> str:
+    """A label within a sentence: "Working hours" begins in lower case there, "US citizen" does not."""
+    return label[:1].lower() + label[1:] if label[1:2].islower() else label
+
+
 def class_text(schema: Schema, label: Any) -> str:
     """A class as people know it; `OTHER` as it is."""
     plain = label.item() if isinstance(label, np.generic) else label
@@ -178,8 +183,8 @@ class Change:
 
     @property
     def arrow(self) -> str:
-        """The change as briefly as possible."""
-        return f"{self.name} {self.old} → {self.then}"
+        """The change as briefly as possible; a label, unlike a column, may have several words."""
+        return f"{self.feature} {self.old} → {self.then}" if self.name == self.feature else self.entry
 
     @property
     def entry(self) -> str:
@@ -191,7 +196,8 @@ class Change:
         """The change as part of a sentence, after "if"."""
         if self.phrase:
             return re.sub(r"\{(new|old)\}", lambda match: str(getattr(self, match[1])), self.phrase)
-        return f"{self.name} were {self.new} instead of {self.old} {self.unit}".strip()
+        name = inline(self.name) if self.name != self.feature else self.feature
+        return f"{name} were {self.new} instead of {self.old} {self.unit}".strip()
 
 
 def change(feature: Feature, old: Any, new: Any) -> Change:
@@ -255,7 +261,7 @@ def reason(status: Status, probability_after: float, confidence: float, schema: 
     """
     if status.code.found:
         found = _FALLBACK if status.fallback else status.code.text
-        known = titles(schema)
+        known = {feature.name: inline(feature.label) or feature.name for feature in schema or ()}
         pairs = listed([" and ".join(known.get(name, name) for name in pair) for pair in status.unseen_pairs])
         return f"{found} {_UNSEEN.format(pairs)}" if pairs else found
     if not status.binding:
@@ -275,7 +281,8 @@ def constraint(binding: BindingConstraint, schema: Schema | None = None) -> str:
     if binding.kind == "max_changes":
         text = _BINDING[binding.kind].format(binding.feature)
         return "only one feature may change" if binding.feature == "1" else text
-    return _BINDING[binding.kind].format(titles(schema).get(binding.feature, binding.feature))
+    names = {feature.name: inline(feature.label) or feature.name for feature in schema or ()}
+    return _BINDING[binding.kind].format(names.get(binding.feature, binding.feature))
 
 
 def binding_text(constraints: Iterable[Mapping[str, Any]]) -> str:

@@ -223,6 +223,8 @@ _MOST_MARKERS = 40
 """A path of more points is a line without markers, which would run into each other on a phone."""
 _VALUE_WIDTH = 40
 """Characters of a number with its unit: the 24 of any number are never cut, for that would be another one."""
+_TICK_WIDTH = 7
+"""Characters of a number that fit left of the panels."""
 _MOST_VISITED = 4
 """So many categories, one after the other, fit a heading on a phone."""
 _HIGH_CONFIDENCE = 0.8
@@ -348,12 +350,18 @@ def _number_panel(
     name, numbers = str(values.name) if feature is None else feature.title, values.astype(float).tolist()
     known = [value for value in numbers if value == value]
     ends = sorted({min(known), max(known)})
-    scale = {"range": _padded(known), "tickvals": ends, "ticktext": [label(wording.rounded(end), 8) for end in ends]}
+    scale = {"range": _padded(known), "tickvals": ends, "ticktext": [_tick(end) for end in ends]}
     written = [wording.rounded(value, 4) if feature is None else wording.value(value) for value in values.array]
     unit = "" if feature is None else feature.unit
     line = _line(steps, numbers, color, name, [label(f"{text} {unit}", _VALUE_WIDTH) for text in written])
     first, last = label(written[0], _VALUE_WIDTH), label(f"{written[-1]} {unit}", _VALUE_WIDTH)
     return Panel(_heading(name, first, last), height, (line,), scale)
+
+
+def _tick(value: float) -> str:
+    """A number beside its axis: as it is if there is room, else rounded, which it says."""
+    text = wording.value(value)
+    return text if len(text) <= _TICK_WIDTH else f"≈{wording.rounded(value)}"
 
 
 def _category_panel(steps: list[int], values: pd.Series, feature: Feature) -> Panel:
@@ -364,7 +372,8 @@ def _category_panel(steps: list[int], values: pd.Series, feature: Feature) -> Pa
     line["line"]["shape"] = "hv"
     visited = [texts[0], *(new for old, new in pairwise(texts) if old != new)]
     between = visited[1:-1] if len(visited) <= _MOST_VISITED else ["…"]
-    heading = _heading(name, *(label(value, 20) for value in [visited[0], *between, visited[-1]]))
+    width = 28 if len(visited) == 2 else 20
+    heading = _heading(name, *(label(value, width) for value in [visited[0], *between, visited[-1]]))
     return Panel(heading, _CATEGORY, (line,), {"range": _padded(codes), "showticklabels": False})
 
 

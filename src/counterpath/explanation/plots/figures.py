@@ -30,6 +30,8 @@ _UP, _DOWN, _OTHER = "#0072B2", "#D55E00", "#8a929c"
 _PALE = ("#c4cad2", "#ecd08a", "#b5d5c5", "#d9c2dd", "#b8d4ea")
 """Classes where paths have the colours of methods, which must stand out."""
 _LABEL_WIDTH = 26  # characters of a label that fit beside a panel
+_CHARACTER = 4.6  # points across of a letter of a value beside a panel
+_LEAST_PAD = 14  # letters between a panel and the name of its feature, where values are short
 _VALUE_WIDTH = 15  # characters of a value that fit between the narrow panels of two methods
 _RASTERIZED = 500  # from so many points on, a drawing of them is smaller as an image than as shapes
 
@@ -162,8 +164,10 @@ def draw_path(
             panels[1].plot(step, steps["uncertainty"], color=PALETTE[3], marker=_marker(step), ms=3)
             panels[1].set_ylabel("uncertainty", rotation=0, ha="right", va="center")
             panels[1].yaxis.set_major_locator(MaxNLocator(3))
+        pad = _CHARACTER * max([_LEAST_PAD, *(len(_value(schema[name], features[name].array[0])) for name in shown)])
         for axes, name in zip(panels[len(panels) - len(shown) :], shown, strict=True):
             _draw_feature(axes, step, schema[name], features[name], ranges.get(name))
+            axes.yaxis.labelpad = pad
         hidden = len(moving) - len(shown)
         panels[-1].set_xlabel("step" + (f"   ({hidden} more features move)" if hidden else ""))
         panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -208,10 +212,10 @@ def _draw_feature(
         heights = values.to_numpy(float)
         bounds = (min(limits[0], heights.min()), max(limits[1], heights.max()))
         axes.plot(step, heights, color=PALETTE[4], marker=_marker(step), ms=3)
-    axes.set_ylabel(_cut(feature.title), rotation=0, ha="right", va="center", labelpad=64)
+    axes.set_ylabel(_cut(feature.title), rotation=0, ha="right", va="center")
     _frame_feature(axes, *bounds, margin=0.14 * (bounds[1] - bounds[0]))
-    _write_end(axes, heights[-1], _value(feature, values.array[-1], 22, unit=True))
-    _write_end(axes, heights[0], _value(feature, values.array[0], 14), at_start=True)
+    _write_end(axes, heights[-1], _value(feature, values.array[-1], unit=True))
+    _write_end(axes, heights[0], _value(feature, values.array[0]), at_start=True)
 
 
 def _frame_feature(axes: Axes, low: float, high: float, margin: float) -> None:
