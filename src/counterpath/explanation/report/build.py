@@ -162,7 +162,8 @@ def write(
     unit = "people" if several else "rows"
     latent = Map.around(result.landscape, result.paths, result.schema) if len(result.landscape) else None
     models = _models(result.quality, result.schema) if "verdict" in result.quality else {}
-    comparison = both_tables({method: result.plan(1)} | {name: other.plan(1) for name, other in baselines.items()})
+    compared = {method: result} | baselines
+    comparison = both_tables({name: each.plan(1) if each.plans > 1 else each for name, each in compared.items()})
     groups = [
         with_labels(result.summary(each), result.schema) for each in ([by] if isinstance(by, str | pd.Series) else by)
     ]
