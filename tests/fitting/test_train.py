@@ -39,7 +39,7 @@ def test_a_label_for_a_class_that_does_not_exist_is_refused() -> None:
     schema = replace(Schema.infer(table, target=LABEL), class_labels={"low": "granted", "maybe": "perhaps"})
     with pytest.raises(InputError, match="class_labels has 'maybe'; the classes are 'high', 'low', 'mid'"):
         small().fit(table, LABEL, schema=schema)
-    check_class_labels(replace(schema, class_labels={1: "granted"}), (0, 1))
+    check_class_labels(replace(schema, class_labels={"1": "granted"}), (0, 1))
 
 
 def test_class_weights_are_scikit_learn_s() -> None:
