@@ -83,7 +83,7 @@ def test_plans_read_as_people_say_them(named: Page) -> None:
     text = plan(named, 1).inner_text()
     assert "The model predicts" in text
     assert "size" not in text.split("Step by step")[0].lower(), "it is locked"
-    named.get_by_text("All values at this step").click()
+    named.get_by_text("All values at this step", exact=True).click()
     expect(named.get_by_role("rowheader", name="Home town", exact=True)).to_be_visible()
     named.get_by_role("tab", name="Many people").click()
     choose(named, "May change, too", "Size of the flat")
