@@ -38,7 +38,7 @@ from counterpath.models.vae import VAETraining, fit_vae
 from counterpath.utils.devices import resolve_device
 from counterpath.utils.files import write_json
 
-CLASS_WEIGHTS = {"adult-carla": None, "gmc": "balanced"}
+CLASS_WEIGHTS = {"adult-carla": None, "gmc-carla": "balanced"}
 PARTS = ("keep_residual", "sparsify", "fallback")
 """The parts of the search that are parameters of the Explainer."""
 MEASURES = ("ld_sq", "l0", "l1", "l2_sq", "steps", "violation")

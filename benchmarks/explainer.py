@@ -1,7 +1,7 @@
 """How good counterfactuals are with the Explainer's default settings: Adult and GMC, and black-box models.
 
-    python benchmarks/explainer.py adult-carla gmc --seeds 0,1,2 --confidences 0.5,0.7,0.9
-    python benchmarks/explainer.py adult-carla gmc --seeds 0,1,2 --immutable
+    python benchmarks/explainer.py adult-carla gmc-carla --seeds 0,1,2 --confidences 0.5,0.7,0.9
+    python benchmarks/explainer.py adult-carla gmc-carla --seeds 0,1,2 --immutable
     python benchmarks/explainer.py adult-carla --model xgboost --seeds 0
     python benchmarks/explainer.py adult-carla --model forest --seeds 0
 
@@ -27,7 +27,7 @@ from counterpath.utils.files import write_json
 METHODS = ("geodesic", "rsgd", "rsgd-c", "sgd", "face", "nearest")
 MEASURES = ("ld_sq", "ld", "l0", "l1", "l2_sq", "linf", "copy", "violation", "confidence", "steps")
 SHARES = {"flip_ratio": "valid", "local": "local", "gaps": "gap"}
-CLASS_WEIGHTS = {"adult-carla": None, "gmc": "balanced"}
+CLASS_WEIGHTS = {"adult-carla": None, "gmc-carla": "balanced"}
 
 
 def black_box(name: str, data: Dataset, seed: int) -> Any:

@@ -327,6 +327,7 @@ DATASETS: dict[str, Callable[[Card, Path | None], pd.DataFrame]] = {
     "adult-carla": adult_carla,
     "german": read_csv,
     "gmc": read_csv,
+    "gmc-carla": read_csv,
     "heloc": heloc,
     "heloc-carla": read_csv,
     "compas": read_csv,
