@@ -1,11 +1,16 @@
 """Rows to choose from, constraints of features, and plans, as the page shows them."""
 
+import copy
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 
 import counterpath as cp
+from counterpath.data.constraints import Constraints
 from counterpath.explainer.request import OTHER
 from counterpath.explanation import StatusCode
+from counterpath.explanation.wording import constraint
 from counterpath.explorer.state import (
     FeatureConstraint,
     RowTable,
@@ -17,7 +22,7 @@ from counterpath.explorer.state import (
     value_error,
 )
 from counterpath.utils.errors import InputError
-from tests.tables import features
+from tests.tables import described, features
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +52,7 @@ def test_the_next_rejected_row_goes_round_and_leaves_out_unknown_categories(
     assert [rows.next_rejected(index, OTHER) for index in (-1, 2, 5)] == [0, 4, 0]
     target = rows.predicted[0]
     assert rows.next_rejected(-1, target) != 0
-    accepted = RowTable(rows.frame, (target,) * 6, rows.texts)
+    accepted = replace(rows, predicted=(target,) * 6)
     assert accepted.next_rejected(2, target) is None
 
 
@@ -71,6 +76,7 @@ def test_constraints_become_arguments_of_a_request(explainer: cp.Explainer) -> N
     }
     assert request_arguments(explainer.schema_, constraints) == {
         "lock": ("children",),
+        "unlock": (),
         "directions": {"debt": "down"},
         "ranges": {"city": ("A", "B"), "size": ("small", "large"), "debt": (None, 900)},
         "feature_costs": {"children": 2},
@@ -81,11 +87,33 @@ def test_constraints_become_arguments_of_a_request(explainer: cp.Explainer) -> N
     assert summaries["score"] == ""
 
 
+def test_what_people_cannot_change_is_locked_unless_it_is_unlocked(explainer: cp.Explainer) -> None:
+    schema = explainer.schema_.replace("city", actionable=False).replace("sex", immutable=True, actionable=False)
+    default = {feature.name: FeatureConstraint.default(feature) for feature in schema}
+    assert [name for name, constraint in default.items() if constraint.locked] == ["city"]
+    nothing = {"lock": (), "unlock": (), "directions": {}, "ranges": {}, "feature_costs": {}}
+    assert request_arguments(schema, default) == nothing
+    asked = default | {"city": FeatureConstraint(allowed=("A",)), "debt": FeatureConstraint(locked=True)}
+    arguments = request_arguments(schema, asked)
+    assert (arguments["lock"], arguments["unlock"]) == (("debt",), ("city",))
+    Constraints.of(schema, **arguments)
+
+
+def test_rows_are_found_and_told_by_labels_too(explainer: cp.Explainer, people: pd.DataFrame) -> None:
+    named = copy.copy(explainer)
+    named.schema_ = described(explainer.schema_)
+    rows = RowTable.from_table(named, people.head(30))
+    city = people["city"].iloc[7]
+    assert 7 in rows.search(f"town=city {city.lower()}", limit=99)
+    assert 7 in rows.search(f"city={city}", limit=99)
+    assert rows.summary(7).startswith(f"Home town City {city} · Size of the flat ")
+
+
 def test_errors_of_values_and_constraints_are_named(explainer: cp.Explainer, people: pd.DataFrame) -> None:
     schema, row = explainer.schema_, features(people).head(1)
-    assert "2.5 is not a whole number" in value_error(schema["children"], 2.5, "p0")
-    assert value_error(schema["children"], 2, "p0") == ""
-    assert "missing" in value_error(schema["score"], None, "p0")
+    assert "2.5 is not a whole number" in value_error(explainer, schema["children"], 2.5, "p0")
+    assert value_error(explainer, schema["children"], 2, "p0") == ""
+    assert "missing" in value_error(explainer, schema["score"], None, "p0")
     free = FeatureConstraint(cost=None)
     assert "expected a positive number" in constraint_error(explainer, schema["score"], free, row)
     beyond = FeatureConstraint(low=float(row["score"].iloc[0]) + 1)
@@ -98,9 +126,9 @@ def test_plans_have_the_binding_constraints_of_the_explanation(explainer: cp.Exp
     result = explainer.explain(row, lock=["debt", "score"], confidence=0.97, max_changes=1)
     (plan,) = plans_of(result)
     assert plan.binding
-    assert [constraint.to_json() for constraint in plan.binding] == result.status["binding"].iloc[0]
-    assert {constraint.kind for constraint in plan.binding} <= {"lock", "max_changes"}
-    assert plan.row.binding == "; ".join(map(str, plan.binding))
+    assert [each.to_json() for each in plan.binding] == result.status["binding"].iloc[0]
+    assert {each.kind for each in plan.binding} <= {"lock", "max_changes"}
+    assert plan.row.binding == "; ".join(constraint(each, result.schema) for each in plan.binding)
 
 
 def test_plans_say_what_their_explanation_does(explainer: cp.Explainer, people: pd.DataFrame) -> None:
