@@ -312,8 +312,9 @@ class NumberAxis:
         bounds = (torch.full_like(exact, bound) for bound in (self.lower, self.upper))
         candidates = [exact.floor(), exact.ceil(), exact.round(), *bounds]
         shared = self.grid.shared and not self.grid.plain
-        if shared:
-            candidates += [self.grid.below(exact), self.grid.above(exact)]
+        if shared:  # training rows may be finer than the grid; their ends come back as they are, as bounds do
+            ends = [torch.full_like(exact, end) for end in (self.low, self.high)]
+            candidates += [*ends, self.grid.below(exact), self.grid.above(exact)]
         named = torch.zeros_like(exact, dtype=torch.bool)
         # A later candidate has precedence. Adding 0 turns -0 into 0.
         for number, candidate in enumerate(candidates):
