@@ -144,7 +144,7 @@ def test_method_class_and_confidence_are_requested(page: Page) -> None:
 
 
 def test_a_person_who_has_the_decision_needs_no_plan(page: Page) -> None:
-    now = re.findall(r"says (.+) \(", verdict(page))[0]
+    now = re.findall(r"predicts (.+) \(", verdict(page))[0]
     choose(page, "Wanted decision", now)
     find(page)
     expect(page.get_by_role("heading", name="Nothing has to change")).to_be_visible()
@@ -158,7 +158,7 @@ def test_where_nothing_is_found_it_says_why_and_loosens_binding_constraints(page
     find(page)
     expect(page.get_by_role("heading", name="No plan was found")).to_be_visible()
     expect(plan(page, 1)).to_contain_text("Within what may change the search came to a probability of")
-    expect(plan(page, 1)).to_contain_text("In the way: lock:")
+    expect(plan(page, 1)).to_contain_text("is locked; score is locked;")
     unlock = page.get_by_role("button", name="Unlock").first
     for _ in range(5):
         press(page, unlock.inner_text())
@@ -191,7 +191,7 @@ def test_a_limit_of_changes_in_the_way_is_loosened_by_one_click(page: Page) -> N
     number(page, "Most changes").fill("1")
     number(page, "Plans").fill("1")
     find(page)
-    expect(plan(page, 1)).to_contain_text("max_changes: 1")
+    expect(plan(page, 1)).to_contain_text("only one feature may change")
     press(page, "Allow more than 1 changes")
     expect(number(page, "Most changes")).to_have_value("")
     expect(plan(page, 1)).not_to_contain_text("max_changes")

@@ -372,8 +372,7 @@ def _category_panel(steps: list[int], values: pd.Series, feature: Feature) -> Pa
     line["line"]["shape"] = "hv"
     visited = [texts[0], *(new for old, new in pairwise(texts) if old != new)]
     between = visited[1:-1] if len(visited) <= _MOST_VISITED else ["…"]
-    width = 28 if len(visited) == 2 else 20
-    heading = _heading(name, *(label(value, width) for value in [visited[0], *between, visited[-1]]))
+    heading = _heading(name, *(label(value, 20) for value in [visited[0], *between, visited[-1]]))
     return Panel(heading, _CATEGORY, (line,), {"range": _padded(codes), "showticklabels": False})
 
 
