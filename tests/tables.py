@@ -1,5 +1,6 @@
 """Tables that many tests share."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,18 @@ def mixed(rows: int = 600, seed: int = 0) -> pd.DataFrame:
         index=pd.Index([f"p{row}" for row in range(rows)], name="person"),
     )
     return frame.assign(**{LABEL: np.array(["low", "mid", "high"])[np.digitize(risk, np.quantile(risk, [0.4, 0.75]))]})
+
+
+def described(schema: cp.Schema) -> cp.Schema:
+    """The schema of `mixed` with what people call its features, their values and the classes; a size stays as it is."""
+    cities = {city: f"City {city}" for city in CITIES}
+    schema = schema.replace("city", label="Home town", phrase="you lived in {new}", category_labels=cities)
+    schema = schema.replace("size", label="Size of the flat", actionable=False, category_labels={"huge": "very large"})
+    schema = schema.replace("children", unit="children", phrase="you had {new} instead of {old} children", upper=20)
+    schema = schema.replace("children", lower=0, description="How many children live in the household.")
+    schema = schema.replace("member", category_labels={"True": "yes", "False": "no"}, description="Is it <b>bold</b>?")
+    schema = schema.replace("debt", label="Debt", unit="euros")
+    return replace(schema, class_labels={"high": "refused", "low": "granted"})
 
 
 def features(frame: pd.DataFrame) -> pd.DataFrame:

@@ -39,7 +39,7 @@ def test_a_notebook_shows_a_persons_plans_under_one_label(plans: Explanation) ->
     assert body.count("<tr>") == 3 + 1 + 3 + 1 + 1
     assert '<td rowspan="3">ann</td><td>1</td>' in body
     assert '<td rowspan="1">bob</td><td>–</td>' in body
-    assert '<span class="chip">hours-per-week: 40 → 50.23</span>' in body
+    assert '<span class="chip">hours-per-week: 40 → 50.2345678</span>' in body
     assert body.count("no other plan</span>") == 1
     checker = Balance()
     checker.feed(shown)
@@ -51,7 +51,7 @@ def test_a_notebook_shows_a_persons_plans_under_one_label(plans: Explanation) ->
 
 def test_what_stands_in_the_way_and_a_gap_are_in_the_notebook() -> None:
     made = make(status=bound(make()))
-    assert made._repr_html_().count("In the way: lock: age; up: hours-per-week") == 1
+    assert made._repr_html_().count("In the way: age is locked; hours-per-week may only go up") == 1
     assert 'class="status crosses_gap"' in across("cem")._repr_html_()
 
 

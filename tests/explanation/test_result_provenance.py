@@ -1,5 +1,6 @@
 from dataclasses import fields
 
+from counterpath.data import Feature, Schema
 from counterpath.explainer.request import _SETTINGS, Request
 from counterpath.explanation.result import LIBRARIES, provenance
 from counterpath.explanation.tables import PLAN
@@ -12,12 +13,21 @@ def test_every_part_of_a_request_has_a_meaning() -> None:
 
 def test_a_request_is_described_by_what_was_asked_for_and_not_by_what_was_left_open() -> None:
     request = {"method": "rsgd", "lock": ["a", "b"], "ranges": {"c": [1, None]}, "sparsify": True, "max_changes": None}
-    assert describe_request(request | {"own": 1.5, "directions": {}}) == [
+    schema = Schema(
+        (
+            Feature("a", "integer"),
+            Feature("b", "integer", label="pay"),
+            Feature("c", "ordinal", label="job", categories=(1, 2), category_labels={"1": "clerk"}),
+        ),
+        class_labels={"0": "refused"},
+    )
+    assert describe_request(request | {"own": 1.5, "directions": {}, "target_class": 0}, schema) == [
         ("method", "rsgd", "how to search"),
-        ("lock", "a, b", REQUEST_MEANINGS["lock"]),
-        ("ranges", "c: 1, –", REQUEST_MEANINGS["ranges"]),
+        ("lock", "a, pay", REQUEST_MEANINGS["lock"]),
+        ("ranges", "job: clerk, –", REQUEST_MEANINGS["ranges"]),
         ("sparsify", "yes", REQUEST_MEANINGS["sparsify"]),
         ("own", "1.5", ""),
+        ("target_class", "refused", REQUEST_MEANINGS["target_class"]),
     ]
 
 

@@ -2,6 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from counterpath.data import Feature, Schema
 from counterpath.explanation import Explanation, StatusCode
 from counterpath.explanation.summary import COMMON, OWN, both_tables, comparison_table, tally
 from counterpath.utils.errors import InputError
@@ -12,15 +13,23 @@ from tests.explanation.markup import svg
 def test_features_are_listed_by_how_often_they_change_in_which_direction_and_by_how_much() -> None:
     old = pd.DataFrame({"job": ["a", "a", "b", "b"], "pay": [1.0, 2.0, 3.0, 4.0], "age": [1, 2, 3, 4]})
     new = pd.DataFrame({"job": ["b", "b", "c", "b"], "pay": [3.0, 4.0, 3.0, 2.0], "age": [1, 2, 3, 4]})
-    job, pay = tally(old, new, old.ne(new), frozenset({"pay", "age"}))
+    features = Feature("job", "categorical", categories=("a", "b", "c")), Feature("pay", "continuous")
+    schema = Schema((*features, Feature("age", "integer")))
+    job, pay = tally(old, new, old.ne(new), frozenset({"pay", "age"}), schema)
     assert (pay.share, pay.up, pay.down) == (0.75, 0.5, 0.25)
     assert pay.typical == "+2 (half of them 0 to +2)"
     assert (job.share, job.up, job.down, job.typical) == (0.75, 0.0, 0.0, "a → b (2 of 3)")
+    known = schema.replace("pay", label="wage", unit="euros").replace("job", category_labels={"a": "clerk"})
+    job, pay = tally(old, new, old.ne(new), frozenset({"pay", "age"}), known)
+    assert (job.feature, job.typical) == ("job", "clerk → b (2 of 3)")
+    assert (pay.feature, pay.typical) == ("wage", "+2 euros (half of them 0 to +2)")
 
 
 def test_no_rows_have_no_tally() -> None:
     nothing = pd.DataFrame({"pay": pd.Series(dtype=float)})
-    assert tally(nothing, nothing, nothing.astype(bool), frozenset({"pay"})) == ()
+    assert (
+        tally(nothing, nothing, nothing.astype(bool), frozenset({"pay"}), Schema((Feature("pay", "continuous"),))) == ()
+    )
 
 
 def test_a_summary_says_who_gets_a_counterfactual_and_at_what_cost(explanation: Explanation) -> None:

@@ -232,7 +232,7 @@ def test_one_plan_of_everybody_has_their_own_labels(plans: Explanation) -> None:
     assert second.path("ann", plan=2).equals(plans.path("ann", 2))
     assert second.measures()["l0"].tolist() == [3.0, 0.0, 2.0, 0.0, 0.0]
     assert str(second).startswith("Explanation of 5 rows, plan 2 of 3: 2 found, 3 no other plan (method")
-    assert second.sentences.iloc[0].startswith("The model says 0")
+    assert second.sentences.iloc[0].startswith("The model predicts 0")
     assert second.plan(2) is second
     assert second.select(["cem"]).plan(2).plans == 1
     assert str(Explanation.from_json(second.to_json())) == str(second)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from counterpath.data import Feature
 from counterpath.data.status import BindingConstraint, Cause, Status
 from counterpath.explanation import Explanation, StatusCode
 from counterpath.explanation.wording import (
@@ -15,18 +16,20 @@ from counterpath.explanation.wording import (
     Row,
     binding_text,
     change,
+    condition,
     counted,
     group_by_person,
     listed,
     percent,
     probability,
     reason,
-    texts,
+    rounded,
+    shown,
     value,
 )
 from tests.explanation.conftest import make, make_plans
 
-KINDS = ("immutable", "lock", "up", "down", "range", "max_changes")
+KINDS = ("immutable", "lock", "not_actionable", "up", "down", "range", "max_changes")
 ROW = Row(
     label="7",
     status=StatusCode.NOT_FOUND,
@@ -35,7 +38,7 @@ ROW = Row(
     after="0",
     p_before=0.05,
     p_after=0.41,
-    changes=(Change("age", "39", "40", 1),),
+    changes=(Change("age", "39", "40"),),
     target="1",
     confidence=0.5,
 )
@@ -44,21 +47,23 @@ ROW = Row(
 def test_sentences_say_what_would_have_to_change(explanation: Explanation) -> None:
     found, already, fell, missed, unknown = explanation.sentences
     assert found == (
-        "The model says 0 (probability of 1: 0.17). It would say 1 (0.52) if education-num rose from 9 to 11.4, "
-        "hours-per-week rose from 40 to 46.23, and marital-status changed from Non-Married to Married."
+        "The model predicts 0 (17 % for 1). It would predict 1 (52 %) if education-num were 11.4 instead of 9, "
+        "hours-per-week were 46.2345678 instead of 40, and marital-status were Married instead of Non-Married."
     )
-    assert already == "The model already says 1 (0.83): nothing has to change."
-    assert "if hours-per-week fell from 40 to 36 and owner changed from False to True." in fell
+    assert already == "The model already predicts 1 (83 %): nothing has to change."
+    assert "if hours-per-week were 36 instead of 40 and owner were True instead of False." in fell
     assert missed == (
-        "The model says 0 (probability of 1: 0.05). No counterfactual was found: the closest came to 0.41, "
-        "where 0.50 was asked, if hours-per-week rose from 38.5 to 60."
+        "The model predicts 0 (5 % for 1). No counterfactual was found: the closest came to 41 %, "
+        "where 50 % was asked, if hours-per-week were 60 instead of 38.5."
     )
     assert unknown.startswith("This row is not explained. marital-status is 'Complicated'")
 
 
 def test_any_other_outcome_reads_well() -> None:
     made = make(target="other")
-    assert made.sentences.iloc[0].startswith("The model says 0 (probability of another outcome: 0.17). It would say 1")
+    assert made.sentences.iloc[0].startswith(
+        "The model predicts 0 (83 %). It would predict 1 (52 % for another outcome)"
+    )
     assert "wanted another outcome" in str(made)
 
 
@@ -67,17 +72,17 @@ def test_any_other_outcome_reads_well() -> None:
     [
         (
             {"status": StatusCode.OUT_OF_TIME},
-            "The time ran out before a counterfactual was found: the closest came to 0.41",
+            "The time ran out before a counterfactual was found: the closest came to 41 %",
         ),
-        ({"binding": "lock: sex"}, "from 39 to 40. What stands in the way: lock: sex."),
-        ({"status": StatusCode.OUT_OF_TIME, "binding": "up: age"}, "to 40. What stands in the way: up: age."),
+        ({"binding": "sex is locked"}, "40 instead of 39. What stands in the way: sex is locked."),
+        ({"status": StatusCode.OUT_OF_TIME, "binding": "x is locked"}, "of 39. What stands in the way: x is locked."),
         ({"changes": ()}, "nothing that was tried came closer than the row itself."),
-        ({"p_after": 0.4996}, "came to 0.4996, where 0.5000 was asked"),
-        ({"p_after": 0.55, "after": "2"}, "came to 0.55, but the model says 2 there"),
+        ({"p_after": 0.4996}, "came to 49.96 %, where 50.00 % was asked"),
+        ({"p_after": 0.55, "after": "2"}, "came to 55 %, but the model predicts 2 there"),
         ({"status": StatusCode.FOUND, "changes": ()}, "after changes too small to list."),
         (
             {"status": StatusCode.CROSSES_GAP, "p_after": 0.6, "after": "1"},
-            "It would say 1 (0.60) if age rose from 39 to 40. But no chain of people leads there: the path",
+            "It would predict 1 (60 %) if age were 40 instead of 39. But no chain of people leads there: the path",
         ),
     ],
 )
@@ -104,25 +109,25 @@ MISSED = Status(StatusCode.NOT_FOUND)
         (
             Status(StatusCode.NOT_FOUND, Cause.STEPS, binding=(LOCK,)),
             0.41,
-            "Within what may change the search came to a probability of 0.41, where 0.50 was asked. "
-            "In the way: sex is locked (else 0.75).",
+            "Within what may change the search came to a probability of 41 %, where 50 % was asked. "
+            "In the way: sex is locked (else 75 %).",
         ),
         (
             Status(StatusCode.NOT_FOUND, binding=(LOCK,)),
             0.55,
-            "came to a probability of 0.55, but another class is more probable there. In the way: sex is locked",
+            "came to a probability of 55 %, but another class is more probable there. In the way: sex is locked",
         ),
         (
             Status(StatusCode.NOT_FOUND, Cause.NO_TRAINING_ROW, binding=(UP, FEW)),
             0.1,
-            "with the asked confidence. In the way: age may only go up (else 0.60); only one feature may change (else "
-            "0.55).",
+            "with the asked confidence. In the way: age may only go up (else 60 %); only one feature may change (else "
+            "55 %).",
         ),
         (
             Status(StatusCode.OUT_OF_TIME, binding=(LOCK, UP, BindingConstraint("max_changes", "3", 1.0), FEW, LOCK)),
             0.4999,
-            "0.4999, where 0.5000 was asked. In the way: sex is locked (else 0.75); age may only go up (else 0.60); at "
-            "most 3 features may change (else 1.00); and 2 more.",
+            "49.99 %, where 50.00 % was asked. In the way: sex is locked (else 75 %); age may only go up (else 60 %); "
+            "at most 3 features may change (else 100 %); and 2 more.",
         ),
     ],
 )
@@ -143,15 +148,15 @@ def test_every_cause_has_a_sentence(cause: Cause) -> None:
 def test_every_kind_of_constraint_reads_well_and_has_a_short_form(kind: str) -> None:
     constraint = BindingConstraint(kind, "2", 0.75)
     assert re.search(
-        r"In the way: .*\b2\b.* \(else 0.75\)", reason(Status(StatusCode.NOT_FOUND, binding=(constraint,)), 0.1, 0.5)
+        r"In the way: .*\b2\b.* \(else 75 %\)", reason(Status(StatusCode.NOT_FOUND, binding=(constraint,)), 0.1, 0.5)
     )
     assert binding_text([constraint.to_json(), LOCK.to_json()]) == f"{kind}: 2; lock: sex"
     assert binding_text([]) == ""
 
 
 def test_a_line_says_what_stands_in_the_way() -> None:
-    (line,) = Person((dataclasses.replace(ROW, binding="lock: sex"),)).lines
-    assert line == "7: not_found p 0.05 → 0.41 | age 39 → 40 | in the way: lock: sex"
+    (line,) = Person((dataclasses.replace(ROW, binding="sex is locked"),)).lines
+    assert line == "7: not_found p 0.05 → 0.41 | age 39 → 40 | in the way: sex is locked"
 
 
 def test_a_line_with_many_changes_is_cut() -> None:
@@ -164,10 +169,14 @@ def test_a_line_with_many_changes_is_cut() -> None:
     [
         (9.0, "9"),
         (np.int64(12), "12"),
-        (46.2345678, "46.23"),
-        (12345.6, "12346"),
-        (999.96, "1000"),
-        (0.00012345, "0.0001234"),
+        (46.2345678, "46.2345678"),
+        (np.float32(46.2345678), "46.23457"),
+        (12345.6, "12345.6"),
+        (1234567.0, "1234567"),
+        (0.1 + 0.2, "0.30000000000000004"),
+        (0.00012345, "0.00012345"),
+        (1e-9, "1e-09"),
+        (2.5e20, "2.5e+20"),
         (-0.5, "-0.5"),
         (True, "True"),
         (np.bool_(False), "False"),
@@ -183,21 +192,92 @@ def test_values_read_as_people_write_them(given_value: object, text: str) -> Non
     assert value(given_value) == text
 
 
-def test_values_in_a_row_have_the_digits_that_tell_neighbours_apart() -> None:
-    assert texts([40.0, 40.0001, 40.0001, 41.5]) == ("40", "40.0001", "40.0001", "41.5")
-    assert texts(["a", "b", "a"]) == ("a", "b", "a")
-    assert texts([]) == ()
+@given(st.floats(allow_nan=False))
+def test_a_number_that_is_shown_can_be_typed_in_again(number: float) -> None:
+    assert float(value(number)) == number
+    assert "." not in value(number) or not value(number).endswith(".0")
 
 
-def test_values_that_differ_never_look_the_same() -> None:
-    assert change("x", 40.0, 40.0001, ordered=True) == Change("x", "40", "40.0001", 1)
-    assert change("x", 12345.6, 12345.5, ordered=True) == Change("x", "12345.6", "12345.5", -1)
+@given(st.floats(allow_nan=False, width=32))
+def test_so_can_one_of_single_precision(number: float) -> None:
+    assert np.float32(value(np.float32(number))) == np.float32(number)
 
 
-@given(st.floats(-1e12, 1e12), st.floats(-1e12, 1e12))
-def test_different_numbers_have_different_texts(old: float, new: float) -> None:
-    described = change("x", old, new, ordered=True)
-    assert (described.old == described.new) == (old == new)
+def test_measures_are_rounded() -> None:
+    assert [rounded(each) for each in (0.123456, 12.0, 12345.6, np.float64(1.5), 7)] == [
+        "0.123",
+        "12",
+        "12346",
+        "1.5",
+        "7",
+    ]
+    assert [rounded(each) for each in (float("nan"), float("inf"), None)] == ["–", "inf", "–"]
+
+
+HOURS = Feature("hpw", "integer", label="hours per week", unit="hours")
+WORK = dataclasses.replace(HOURS, phrase="you worked {new} instead of {old} hours a week")
+DEGREE = Feature(
+    "edu",
+    "ordinal",
+    categories=(9, 13),
+    phrase="you had {new}",
+    category_labels={"9": "school", "13": "a Bachelor's degree"},
+)
+OWNER = Feature(
+    "own", "boolean", label="home owner", unit="never shown", category_labels={"True": "yes", "False": "no"}
+)
+
+
+@pytest.mark.parametrize(
+    ("feature", "old", "new", "clause", "entry"),
+    [
+        (Feature("x", "continuous"), 1.0, 2.5, "x were 2.5 instead of 1", "x: 1 → 2.5"),
+        (HOURS, 20, 45, "hours per week were 45 instead of 20 hours", "hours per week: 20 → 45 hours"),
+        (WORK, 20, 45, "you worked 45 instead of 20 hours a week", "hours per week: 20 → 45 hours"),
+        (DEGREE, 9, np.int64(13), "you had a Bachelor's degree", "edu: school → a Bachelor's degree"),
+        (OWNER, np.bool_(False), True, "home owner were yes instead of no", "home owner: no → yes"),
+        (
+            dataclasses.replace(WORK, phrase="{new}{x}{old}%"),
+            "{old}",
+            4,
+            "4{x}{old}%",
+            "hours per week: {old} → 4 hours",
+        ),
+    ],
+)
+def test_a_change_reads_as_people_say_it(feature: Feature, old: object, new: object, clause: str, entry: str) -> None:
+    described = change(feature, old, new)
+    assert (described.clause, described.entry, described.feature) == (clause, entry, feature.name)
+
+
+def test_who_is_meant_is_said_once() -> None:
+    said = condition(["you worked 45 hours", "you had a degree", "pay were 5", "you moved"])
+    assert said == "you worked 45 hours, had a degree, pay were 5, and you moved"
+    assert condition([]) == ""
+
+
+def test_a_category_without_a_label_is_itself() -> None:
+    assert [shown(DEGREE, each) for each in (9, 13.0, 10, None)] == ["school", "13", "10", "–"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "now", "then"),
+    [
+        ({"classes": 2}, "The model predicts 0 (95 %).", "It would predict 1 (60 %) if"),
+        ({"classes": 3}, "The model predicts 0 (5 % for 1).", "It would predict 1 (60 %) if"),
+        ({"classes": 3, "target": "other"}, "The model predicts 0 (95 %).", "predict 1 (60 % for another outcome) if"),
+        ({"classes": 2, "target": "other"}, "The model predicts 0 (95 %).", "It would predict 1 (60 %) if"),
+        (
+            {"before": "1", "p_before": 0.55, "p_after": 0.999},
+            "The model predicts 1 (55 %).",
+            "predict 1 (over 99 %) if",
+        ),
+    ],
+)
+def test_a_percentage_is_of_the_class_that_stands_before_it(changes: dict[str, object], now: str, then: str) -> None:
+    row = dataclasses.replace(dataclasses.replace(ROW, status=StatusCode.FOUND, p_after=0.6, after="1"), **changes)
+    assert row.now == now
+    assert then in row.claim
 
 
 @pytest.mark.parametrize(
@@ -268,10 +348,10 @@ def test_steps_stand_below_the_plan_they_belong_to(plans: Explanation) -> None:
     lines = plans.to_text(steps=True).splitlines()
     assert [line.split(" |")[0] for line in lines[1:6]] == [
         "ann, plan 1 of 3: found p 0.17 → 0.52",
-        "       1. education-num: 9 → 9.96; hours-per-week: 40 → 42.49 (p 0.31)",
-        "       2. education-num: 9.96 → 10.44; hours-per-week: 42.49 → 43.74; marital-status: Non-Married → Married "
-        "(p 0.38)",
-        "       3. education-num: 10.44 → 11.4; hours-per-week: 43.74 → 46.23 (p 0.52)",
+        "       1. education-num: 9 → 9.96; hours-per-week: 40 → 42.49382712 (p 0.31)",
+        "       2. education-num: 9.96 → 10.44; hours-per-week: 42.49382712 → 43.74074068; marital-status: "
+        "Non-Married → Married (p 0.38)",
+        "       3. education-num: 10.44 → 11.4; hours-per-week: 43.74074068 → 46.2345678 (p 0.52)",
         "     plan 2 of 3: found p 0.17 → 0.52",
     ]
     assert [line for line in lines if not line.startswith("       ")] == str(plans).splitlines()
@@ -294,7 +374,7 @@ def test_a_persons_plans_are_together_in_a_terminal(plans: Explanation) -> None:
         "… and 2 more",
     ]
     missed = str(plans.select("dee")).splitlines()[1]
-    assert missed.endswith("| hours-per-week 38.5 → 60 | in the way: lock: age; up: hours-per-week")
+    assert missed.endswith("| hours-per-week 38.5 → 60 | in the way: age is locked; hours-per-week may only go up")
 
 
 def test_a_person_is_not_cut_in_two_even_if_there_are_more_plans_than_lines() -> None:
@@ -327,12 +407,12 @@ def test_the_headline_says_how_many_plans_cross_a_gap(plans: Explanation) -> Non
 def test_sentences_say_which_plan_they_are(plans: Explanation) -> None:
     sentences = plans.sentences
     assert sentences[("ann", 2)].startswith(
-        "Plan 2 of 3: The model says 0 (probability of 1: 0.17). It would say 1 (0.52) if"
+        "Plan 2 of 3: The model predicts 0 (17 % for 1). It would predict 1 (52 %) if"
     )
     assert sentences[("cem", 3)] == "Plan 3 of 3: No further plan that differs from the ones before was found."
-    assert sentences[("bob", 1)] == "The model already says 1 (0.83): nothing has to change."
-    assert sentences[("dee", 1)].startswith("The model says 0 (probability of 1: 0.05). No counterfactual was found")
-    assert sentences[("dee", 1)].endswith("What stands in the way: lock: age; up: hours-per-week.")
+    assert sentences[("bob", 1)] == "The model already predicts 1 (83 %): nothing has to change."
+    assert sentences[("dee", 1)].startswith("The model predicts 0 (5 % for 1). No counterfactual was found")
+    assert sentences[("dee", 1)].endswith("What stands in the way: age is locked; hours-per-week may only go up.")
     assert sentences[("eva", 1)].startswith("This row is not explained.")
 
 

@@ -89,7 +89,7 @@ def opened(context: BrowserContext, address: str) -> Page:
     page = context.new_page()
     page.goto(address)
     page.get_by_role("button", name="Find plans").wait_for()
-    page.get_by_text("The model says").first.wait_for()
+    page.get_by_text("The model predicts").first.wait_for()
     return page
 
 

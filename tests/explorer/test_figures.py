@@ -155,7 +155,7 @@ def test_a_path_is_in_original_units() -> None:
     drawn = path_figure(make(), "ann")
     hours = next(trace for trace in drawn["data"] if trace.get("name") == "hours-per-week")
     assert hours["customdata"][0] == "40"
-    assert hours["customdata"][-1] == "46.23"
+    assert hours["customdata"][-1] == "46.2345678"
     married = next(trace for trace in drawn["data"] if trace.get("name") == "marital-status")
     assert married["line"]["shape"] == "hv"
     assert married["customdata"] == ["Non-Married"] * 3 + ["Married"] * 3
@@ -188,7 +188,7 @@ def test_a_map_has_the_paths_of_all_methods_and_at_most_so_many_codes() -> None:
     many = pd.concat([make_landscape()] * 20, ignore_index=True)
     result = make(landscape=many)
     drawn = map_figure({"rsgd": result, "sgd": result}, "ann")
-    codes = [trace for trace in drawn["data"] if str(trace.get("name", "")).startswith("model says")]
+    codes = [trace for trace in drawn["data"] if str(trace.get("name", "")).startswith("predicted ")]
     assert sum(len(trace["x"]) for trace in codes) <= MOST_CODES
     lines = {trace["name"]: trace for trace in drawn["data"] if trace.get("name") in ("rsgd", "sgd")}
     assert lines["rsgd"]["x"] == lines["sgd"]["x"]

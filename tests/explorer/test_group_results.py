@@ -34,7 +34,7 @@ def test_rows_are_selected_by_position_even_if_labels_are_not_unique() -> None:
 
 def test_binding_constraints_and_reasons_are_counted_by_row() -> None:
     result = make_plans().plan(1)
-    assert group_view.count_binding(result) == [("lock: age", 1), ("up: hours-per-week", 1)]
+    assert group_view.count_binding(result) == [("age is locked", 1), ("hours-per-week may only go up", 1)]
     reasons = dict(group_view.count_reasons(result))
     assert sum(reasons.values()) == 2, "dee was not found, and eva has an unknown category"
     assert any("Complicated" in reason for reason in reasons)

@@ -119,7 +119,7 @@ def test_rows_are_listed_by_page_opened_and_downloaded(group: Page) -> None:
     assert first != second
     people.get_by_role("button", name=f"Open row {second} alone").click()
     expect(group.get_by_text(f"Row {second}, opened from a group.")).to_be_visible()
-    expect(group.get_by_text("The model says").first).to_be_visible()
+    expect(group.get_by_text("The model predicts").first).to_be_visible()
     group.get_by_role("tab", name="Many people").click()
     expect(people.get_by_text("16 to 20 of 20")).to_be_visible()
     files = {}

@@ -27,7 +27,7 @@ def test_the_page_shows_the_progress_of_loading_and_then_the_model(
         assert httpx.get(f"{address}/v1/models").json() == {"models": []}
         page.screenshot(path=pictures / "opening.png")
         (tmp_path / "go").touch()
-        expect(page.get_by_text("The model says").first).to_be_visible(timeout=WAIT)
+        expect(page.get_by_text("The model predicts").first).to_be_visible(timeout=WAIT)
         expect(page.get_by_text("one of 600 people")).to_be_visible()
         assert httpx.get(f"{address}/v1/models/slow").json()["name"] == "slow", "over HTTP it is there as well"
         page.close()

@@ -54,7 +54,7 @@ def test_the_next_rejected_is_not_decided_as_wanted(page: Page) -> None:
     choose(page, "Wanted decision", "high")
     for _ in range(4):
         page.get_by_role("button", name="Next rejected").click()
-        expect(page.get_by_role("status", name="Decision of the model")).not_to_contain_text("says high")
+        expect(page.get_by_role("status", name="Decision of the model")).not_to_contain_text("predicts high")
 
 
 def test_the_decision_follows_the_values_while_they_are_edited(page: Page) -> None:
@@ -82,7 +82,7 @@ def test_impossible_values_are_named_beside_them_and_nothing_is_lost(page: Page)
     assert [value(page, name) for name in ("children", NASTY, "score")] == ["2.5", "", "7.25"]
     number(page, "Value of children").fill("3")
     number(page, f"Value of {NASTY}").fill("40")
-    expect(page.get_by_text("The model says").first).to_be_visible()
+    expect(page.get_by_text("The model predicts").first).to_be_visible()
     expect(page.get_by_role("alert").filter(visible=True)).to_have_count(0)
 
 
@@ -123,7 +123,7 @@ def test_plans_show_only_what_changes_and_every_limit_is_kept(page: Page) -> Non
         names = changes.locator(".cp-feature").all_inner_texts()
         assert 1 <= len(names) <= 3
         assert not {"score", "sex"} & set(names)
-        assert "The model says" in plan(page, which).inner_text()
+        assert "The model predicts" in plan(page, which).inner_text()
         assert re.search(r"Probability of another outcome: \S+\s→\s0\.[5-9]", plan(page, which).inner_text())
     expect(card(page, "score").get_by_text("Limits: locked")).to_be_visible()
 

@@ -1,11 +1,14 @@
 """Rows to choose from, constraints of features, and plans, as the page shows them."""
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 
 import counterpath as cp
 from counterpath.explainer.request import OTHER
 from counterpath.explanation import StatusCode
+from counterpath.explanation.wording import constraint
 from counterpath.explorer.state import (
     FeatureConstraint,
     RowTable,
@@ -47,7 +50,7 @@ def test_the_next_rejected_row_goes_round_and_leaves_out_unknown_categories(
     assert [rows.next_rejected(index, OTHER) for index in (-1, 2, 5)] == [0, 4, 0]
     target = rows.predicted[0]
     assert rows.next_rejected(-1, target) != 0
-    accepted = RowTable(rows.frame, (target,) * 6, rows.texts)
+    accepted = replace(rows, predicted=(target,) * 6)
     assert accepted.next_rejected(2, target) is None
 
 
@@ -71,6 +74,7 @@ def test_constraints_become_arguments_of_a_request(explainer: cp.Explainer) -> N
     }
     assert request_arguments(explainer.schema_, constraints) == {
         "lock": ("children",),
+        "unlock": (),
         "directions": {"debt": "down"},
         "ranges": {"city": ("A", "B"), "size": ("small", "large"), "debt": (None, 900)},
         "feature_costs": {"children": 2},
@@ -83,9 +87,9 @@ def test_constraints_become_arguments_of_a_request(explainer: cp.Explainer) -> N
 
 def test_errors_of_values_and_constraints_are_named(explainer: cp.Explainer, people: pd.DataFrame) -> None:
     schema, row = explainer.schema_, features(people).head(1)
-    assert "2.5 is not a whole number" in value_error(schema["children"], 2.5, "p0")
-    assert value_error(schema["children"], 2, "p0") == ""
-    assert "missing" in value_error(schema["score"], None, "p0")
+    assert "2.5 is not a whole number" in value_error(explainer, schema["children"], 2.5, "p0")
+    assert value_error(explainer, schema["children"], 2, "p0") == ""
+    assert "missing" in value_error(explainer, schema["score"], None, "p0")
     free = FeatureConstraint(cost=None)
     assert "expected a positive number" in constraint_error(explainer, schema["score"], free, row)
     beyond = FeatureConstraint(low=float(row["score"].iloc[0]) + 1)
@@ -98,9 +102,9 @@ def test_plans_have_the_binding_constraints_of_the_explanation(explainer: cp.Exp
     result = explainer.explain(row, lock=["debt", "score"], confidence=0.97, max_changes=1)
     (plan,) = plans_of(result)
     assert plan.binding
-    assert [constraint.to_json() for constraint in plan.binding] == result.status["binding"].iloc[0]
-    assert {constraint.kind for constraint in plan.binding} <= {"lock", "max_changes"}
-    assert plan.row.binding == "; ".join(map(str, plan.binding))
+    assert [each.to_json() for each in plan.binding] == result.status["binding"].iloc[0]
+    assert {each.kind for each in plan.binding} <= {"lock", "max_changes"}
+    assert plan.row.binding == "; ".join(constraint(each, result.schema) for each in plan.binding)
 
 
 def test_plans_say_what_their_explanation_does(explainer: cp.Explainer, people: pd.DataFrame) -> None:

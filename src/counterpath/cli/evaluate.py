@@ -123,8 +123,8 @@ def show_comparison(comparison: "Comparison") -> None:
 
     for title, table in both_tables(comparison.results, comparison.seconds).items():
         show_table(title, format_table(table).rename(columns=_SHORT).to_dict("records"))
-    immutable = next(iter(comparison.results.values())).schema.immutable
-    show(_LEGEND.format(", ".join(immutable) or "none"))
+    schema = next(iter(comparison.results.values())).schema
+    show(_LEGEND.format(", ".join(schema[name].title for name in schema.immutable) or "none"))
 
 
 def without_unknown_categories(explainer: "Explainer", table: "pd.DataFrame") -> "pd.DataFrame":

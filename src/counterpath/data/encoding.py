@@ -791,7 +791,8 @@ class Encoder:
         """
         numbers = _numbers(frame, self.schema)
         _refuse_unknown(frame, self.schema, numbers, self.seen)
-        self._refuse_impossible(frame, numbers)
+        for name, column in zip(self.schema.names, numbers.T, strict=True):
+            self.refuse_impossible(frame[name], column)
         columns_of = zip(self.axes, torch.from_numpy(numbers).unbind(1), strict=True)
         encoded = on_grid(torch.cat([axis.points(column) for axis, column in columns_of], dim=1), torch.float32)
         # float32 overflows where float64 does not.
@@ -800,15 +801,20 @@ class Encoder:
             refuse(frame[name], ~encoded[:, columns].isfinite().all(1).numpy(), problem)
         return encoded
 
-    def _refuse_impossible(self, frame: pd.DataFrame, numbers: NDArray[np.float64]) -> None:
-        """Raise an error for a number beyond the schema's bound where no training row is."""
-        for index, feature in enumerate(self.schema):
-            least = -math.inf if feature.lower is None else min(feature.lower, self.low[index])
-            most = math.inf if feature.upper is None else max(feature.upper, self.high[index])
-            words = f"at most {most:g}" if math.isinf(least) else f"from {least:g} to {most:g}"
-            words = f"at least {least:g}" if math.isinf(most) else words
-            column = numbers[:, index]
-            refuse(frame[feature.name], (column < least) | (column > most), f"cannot be; expected is a number {words}")
+    def refuse_impossible(self, column: pd.Series, numbers: NDArray[np.float64]) -> None:
+        """Raise an error for a number beyond the schema's bound where no training row is.
+
+        Args:
+            column: Of a feature, under its name.
+            numbers: What its values are encoded from.
+        """
+        index = self.schema.names.index(str(column.name))
+        feature = self.schema.features[index]
+        least = -math.inf if feature.lower is None else min(feature.lower, self.low[index])
+        most = math.inf if feature.upper is None else max(feature.upper, self.high[index])
+        words = f"at most {most:g}" if math.isinf(least) else f"from {least:g} to {most:g}"
+        words = f"at least {least:g}" if math.isinf(most) else words
+        refuse(column, (numbers < least) | (numbers > most), f"cannot be; expected is a number {words}")
 
     def align(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The rows exactly as they are, in the order of columns and the dtypes of `decode` where these hold them."""

@@ -203,7 +203,7 @@ def assemble(
     return Explanation(
         factuals=factuals,
         counterfactuals=counterfactuals,
-        status=_status_table(status, imputed, outcome["probability_after"], request, index),
+        status=_status_table(status, imputed, outcome["probability_after"], request, index, models.encoder.schema),
         outcome=pd.DataFrame({name: pd.Series(given, index, given.dtype) for name, given in outcome.items()}),
         changed=pd.DataFrame(changed, index=index, columns=list(models.encoder.schema.names)),
         paths=join_tables([table for _, table in kept], models.encoder.schema, factuals, outcome["probability_after"]),
@@ -231,9 +231,11 @@ def _status_table(
     after: NDArray[np.float64],
     request: Request,
     index: pd.Index,
+    schema: Schema,
 ) -> pd.DataFrame:
     """One line a row and plan, with the reason as a sentence."""
-    reasons = [wording.reason(one, p, request.confidence) for one, p in zip(status, after.tolist(), strict=True)]
+    each = zip(status, after.tolist(), strict=True)
+    reasons = [wording.reason(one, p, request.confidence, schema) for one, p in each]
     columns = {
         "status": [one.code.value for one in status],
         "reason": reasons,

@@ -60,14 +60,15 @@ class Comparison:
         chosen = [choose("method", name, self.results) for name in names]
         first = chosen[0]
         paths = {name: result.path(i) for name, result in zip(names, chosen, strict=True)}
-        asked = wording.outcome(wording.value(first.request["target_class"])), float(first.request["confidence"])
+        target = wording.outcome(wording.class_text(first.schema, first.request["target_class"]))
         return draw_side_by_side(
             first.landscape,
             paths,
             {name: path_features(steps, first.schema.names) for name, steps in paths.items()},
             numeric_features(first.schema, first.factuals),
+            first.schema,
             f"Row {wording.value(i)}, by {len(names)} method{'s' if len(names) != 1 else ''}",
-            asked,
+            (target, float(first.request["confidence"])),
             None if path is None else Path(path),
         )
 

@@ -64,7 +64,7 @@ def list_milestones(
     """
     features = path_features(path, schema.names)
     chosen_points = choose_points(features, schema, numeric, most, chosen=chosen)
-    changes = describe_changes(features.iloc[chosen_points], schema.names, numeric)
+    changes = describe_changes(features.iloc[chosen_points], schema, numeric)
     # Among the columns of milestones one more name is taken than among those of a path.
     taken = (*PATH_FRONT, *PATH_BACK)
     columns = (feature_columns(schema.names, reserved).values() for reserved in (taken, (*taken, CHANGES)))
@@ -116,23 +116,21 @@ def only_milestones(paths: pd.DataFrame, schema: Schema, numeric: Collection[str
     return paths.iloc[np.concatenate([np.zeros(0, dtype=np.int64), *chosen])].reset_index(drop=True)
 
 
-def describe_changes(points: pd.DataFrame, features: Collection[str], numeric: Collection[str]) -> list[str]:
+def describe_changes(points: pd.DataFrame, schema: Schema, numeric: Collection[str]) -> list[str]:
     """What changes at each milestone since the one before: "job: clerk → boss; hours: 40 → 45", and "" at the first.
-
-    The text with which a feature leaves a milestone is the one with which it arrived there.
 
     Args:
         points: The features at the milestones.
-        features: Their names, in the order in which their changes are listed.
+        schema: The features, in the order in which their changes are listed, and what people call them.
         numeric: Those that are numbers.
     """
     entries: list[list[str]] = [[] for _ in range(len(points))]
-    for name in features:
-        values = points[name].tolist()
-        texts = wording.texts(_without_noise(values) if name in numeric else values)
-        for changes, (old, new) in zip(entries[1:], pairwise(texts), strict=True):
+    for feature in schema:
+        values = list(points[feature.name].array)
+        kept = _without_noise(values) if feature.name in numeric else values
+        for changes, (old, new) in zip(entries[1:], pairwise(kept), strict=True):
             if old != new:
-                changes.append(wording.Change(name, old, new).entry)
+                changes.append(wording.change(feature, old, new).entry)
     return ["; ".join(changes) for changes in entries]
 
 
@@ -202,8 +200,9 @@ def _shortest(lengths: NDArray[np.float64], unwanted: NDArray[np.float64], most:
 
 def _without_noise(values: list[Any]) -> list[Any]:
     """Numbers, each of which is the one before it unless it differs enough to be mentioned."""
-    least = _SAME * (max(values) - min(values))
+    numbers = [float(value) for value in values]  # differences of small integers may not be such
+    least = _SAME * (max(numbers) - min(numbers))
     kept = values[:1]
     for value in values[1:]:
-        kept.append(value if abs(value - kept[-1]) > least else kept[-1])
+        kept.append(value if abs(float(value) - float(kept[-1])) > least else kept[-1])
     return kept

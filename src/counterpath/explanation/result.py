@@ -324,13 +324,14 @@ class Explanation:
 
     @property
     def _headline(self) -> str:
-        return wording.headline(self.status["status"].tolist(), self.request, self._person.tolist())
+        return wording.headline(self.status["status"].tolist(), self.request, self._person.tolist(), self.schema)
 
     def _frames(self, positions: list[int]) -> dict[str, Any]:
         return {name: getattr(self, name).iloc[positions] for name in BY_ROW}
 
     def _describe(self, positions: Iterable[int]) -> list[wording.Row]:
-        return wording.describe_rows(self._frames(list(positions)), self.schema.names, self._numeric, self.request)
+        classes = len(self.quality["coverage"]["class"]) if "coverage" in self.quality else 0
+        return wording.describe_rows(self._frames(list(positions)), self.schema, self.request, classes)
 
     def _people(self, most: int, steps: bool = False) -> list[Person]:
         """The first people, at least one, whole: with all their plans, and the steps of each if they are wanted."""
@@ -364,7 +365,8 @@ class Explanation:
         """
         from counterpath.explanation.plots import figures
 
-        return figures.draw_changes(*self._found, self._ranges, path, "row" if self.plans == 1 else "plan")
+        unit = "row" if self.plans == 1 else "plan"
+        return figures.draw_changes(*self._found, self._ranges, self.schema, path, unit)
 
     def plot_path(self, i: Any, path: str | Path | None = None, *, plan: int | None = None) -> "Figure":
         """Draw the path of one row: probability and uncertainty, and below them every feature that moves.
@@ -383,9 +385,10 @@ class Explanation:
         features = tables.path_features(steps, self.schema.names)
         stops = choose_points(features, self.schema, self._numeric, chosen=self._chosen)[1:]
         number = f", {row.number.lower()}" if self.plans > 1 else ""
-        title = f"Row {row.label}{number}: the model says {row.before}, and {row.after} at the end"
+        title = f"Row {row.label}{number}: the model predicts {row.before}, and {row.after} at the end"
         asked = (wording.outcome(row.target), row.confidence)
-        return figures.draw_path(steps[["step", *PATH_BACK]], features, self._ranges, title, asked, path, stops)
+        points = steps[["step", *PATH_BACK]]
+        return figures.draw_path(points, features, self._ranges, self.schema, title, asked, path, stops)
 
     def plot_map(self, rows: Iterable[Any] | None = None, path: str | Path | None = None) -> "Figure":
         """Draw the latent map with the classes that the model predicts, and paths on it.
@@ -399,7 +402,7 @@ class Explanation:
         positions = range(len(self)) if rows is None else self._positions(rows)
         there = np.flatnonzero(self.status["status"] != StatusCode.NO_OTHER_PLAN)  # a plan that is not leads nowhere
         drawn = self.paths[self.paths["row"].isin(positions) & self.paths["row"].isin(there)]
-        return figures.draw_map(self.landscape, drawn[["row", "map_x", "map_y"]], self.note, path)
+        return figures.draw_map(self.landscape, drawn[["row", "map_x", "map_y"]], self.schema, self.note, path)
 
     def to_json(self, path: str | Path | None = None) -> str:
         """The explanation as JSON text, from which `from_json` makes an equal one; also written to `path`, if given."""

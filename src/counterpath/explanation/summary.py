@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -9,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from counterpath.data.schema import Feature, Schema
 from counterpath.data.status import FOUND, StatusCode
 from counterpath.explanation import wording
 from counterpath.explanation.tables import PLAN, plan_numbers
@@ -20,6 +22,7 @@ if TYPE_CHECKING:  # it imports this module
 MOST_VALUES = 8
 """A number with more distinct values is cut into quartiles before rows are grouped by it: as many groups as a table can
 show without losing its reader, and enough for the days of a week."""
+_EDGE_DIGITS = 4  # of a number at which groups are cut: fewer would round years and most prices, more are noise
 _MOST_NAMED = 3  # features that change most: a cell of a table has no room for more
 
 COSTS = ("l0", "l1", "l2_sq", "ld_sq", "copy", "violation", "steps")
@@ -50,12 +53,17 @@ def summarise(result: "Explanation", by: By | None = None) -> pd.DataFrame:
         grouped = status.groupby(keys if len(keys) > 1 else keys[0], observed=True, dropna=False)
         index, group = grouped.size().index, grouped.ngroup().to_numpy()
     members = [group == number for number in range(len(index))]
-    each = [_summarise(status[rows], costs[rows], changed[rows], result._person[rows]) for rows in members]
+    titles = wording.titles(result.schema)
+    each = [_summarise(status[rows], costs[rows], changed[rows], result._person[rows], titles) for rows in members]
     return pd.DataFrame(each, index=index, columns=columns)
 
 
 def _summarise(
-    status: pd.Series, costs: pd.DataFrame, changed: pd.DataFrame, person: NDArray[np.int64]
+    status: pd.Series,
+    costs: pd.DataFrame,
+    changed: pd.DataFrame,
+    person: NDArray[np.int64],
+    titles: Mapping[str, str],
 ) -> dict[str, Any]:
     """One row of a summary: of people, each counted once, and over all of their plans that were found."""
     found = status.isin(FOUND).to_numpy()
@@ -71,8 +79,25 @@ def _summarise(
         "gaps": (with_plan - without_gap) / explained if explained else np.nan,
         "plans": found.sum() / explained if explained else np.nan,
         **{str(name): mean for name, mean in costs[found].mean().items()},
-        "changes most": ", ".join(f"{name} {wording.percent(share)}" for name, share in most),
+        "changes most": ", ".join(f"{titles[name]} {wording.percent(share)}" for name, share in most),
     }
+
+
+def with_labels(summary: pd.DataFrame, schema: Schema) -> pd.DataFrame:
+    """A summary by group, under what people call the columns and their values, in one level of text."""
+    known = {feature.name: feature for feature in schema}
+    features = [known.get(str(name)) for name in summary.index.names]
+    groups = (label if isinstance(label, tuple) else (label,) for label in summary.index.tolist())
+    labels = [
+        ", ".join(
+            wording.value(part) if feature is None else wording.shown(feature, part)
+            for feature, part in zip(features, group, strict=True)
+        )
+        for group in groups
+    ]
+    columns = zip(features, summary.index.names, strict=True)
+    name = wording.listed([str(own or "group") if feature is None else feature.title for feature, own in columns])
+    return summary.set_axis(pd.Index(labels, name=name, dtype=object), axis=0)
 
 
 def group_keys(result: "Explanation", by: By) -> list[pd.Series]:
@@ -105,7 +130,7 @@ def _quartiles(key: pd.Series) -> pd.Series:
         return key
     edges = np.unique(key.quantile([0, 0.25, 0.5, 0.75, 1]).to_numpy(float))
     labels = [
-        f"{'over ' if number else ''}{wording.value(low)} to {wording.value(high)}"
+        f"{'over ' if number else ''}{wording.rounded(low, _EDGE_DIGITS)} to {wording.rounded(high, _EDGE_DIGITS)}"
         for number, (low, high) in enumerate(pairwise(edges))
     ]
     return pd.Series(pd.cut(key, edges.tolist(), labels=labels, include_lowest=True), name=key.name)
@@ -122,7 +147,7 @@ class Tally:
     """How one feature changes over many rows.
 
     Attributes:
-        feature: Its name.
+        feature: What people call it.
         share: The share of the rows in which it changes.
         up: The share in which it rises.
         down: The share in which it falls; a category that has no order does neither.
@@ -136,7 +161,9 @@ class Tally:
     typical: str
 
 
-def tally(old: pd.DataFrame, new: pd.DataFrame, changed: pd.DataFrame, numeric: frozenset[str]) -> tuple[Tally, ...]:
+def tally(
+    old: pd.DataFrame, new: pd.DataFrame, changed: pd.DataFrame, numeric: frozenset[str], schema: Schema
+) -> tuple[Tally, ...]:
     """The features that change at all, most often first.
 
     Args:
@@ -144,31 +171,33 @@ def tally(old: pd.DataFrame, new: pd.DataFrame, changed: pd.DataFrame, numeric: 
         new: The rows as returned.
         changed: Which features differ.
         numeric: The features that are numbers.
+        schema: What people call them.
     """
     moved = {name: changed[name].to_numpy(bool) for name in change_shares(changed)}
-    return tuple(_tally(name, old[name], new[name], rows, name in numeric) for name, rows in moved.items())
+    return tuple(_tally(schema[name], old[name], new[name], rows, name in numeric) for name, rows in moved.items())
 
 
-def _tally(name: str, old: pd.Series, new: pd.Series, moved: NDArray[np.bool_], numeric: bool) -> Tally:
+def _tally(feature: Feature, old: pd.Series, new: pd.Series, moved: NDArray[np.bool_], numeric: bool) -> Tally:
     count, before, after = len(old), old[moved], new[moved]
     if not numeric:
-        text, often = commonest_change(before, after)
-        return Tally(name, len(before) / count, 0.0, 0.0, f"{text} ({often} of {len(before)})")
+        text, often = commonest_change(before, after, partial(wording.shown, feature))
+        return Tally(feature.title, len(before) / count, 0.0, 0.0, f"{text} ({often} of {len(before)})")
     amount = (after.to_numpy(float) - before.to_numpy(float)).astype(float)
     low, middle, high = (_signed(value) for value in np.quantile(amount, (0.25, 0.5, 0.75)))
-    text = middle if low == high else f"{middle} (half of them {low} to {high})"
-    return Tally(name, len(before) / count, float((amount > 0).sum()) / count, float((amount < 0).sum()) / count, text)
+    text = wording.with_unit(feature, middle) + ("" if low == high else f" (half of them {low} to {high})")
+    up, down = (float(moves.sum()) / count for moves in (amount > 0, amount < 0))
+    return Tally(feature.title, len(before) / count, up, down, text)
 
 
-def commonest_change(old: pd.Series, new: pd.Series, form: Callable[[Any], str] = wording.value) -> tuple[str, int]:
+def commonest_change(old: pd.Series, new: pd.Series, form: Callable[[Any], str]) -> tuple[str, int]:
     """The change that most rows have, as text, and how many have it."""
-    changes = (f"{form(a)} → {form(b)}" for a, b in zip(old, new, strict=True))
+    changes = (f"{form(a)} → {form(b)}" for a, b in zip(old.array, new.array, strict=True))
     counts = pd.Series(list(changes)).value_counts()
     return str(counts.index[0]), int(counts.iloc[0])
 
 
 def _signed(value: float) -> str:
-    text = wording.value(abs(value), digits=3)
+    text = wording.rounded(abs(value))
     return f"+{text}" if value > 0 else f"−{text}" if value < 0 else text
 
 

@@ -1,41 +1,98 @@
 """An explanation in words: the only place that decides how values, changes, outcomes and measures read."""
 
 import math
+import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from counterpath.data.constraints import CONSTRAINTS
+from counterpath.data.schema import Feature, Schema
 from counterpath.data.status import FOUND, BindingConstraint, Cause, Status, StatusCode
 from counterpath.explanation.tables import PLAN, PLANS, changed_cells, labels_without_plan, plan_numbers, plans_held
 
+NOT_ACTIONABLE = "People cannot usually change this; switch off to allow it."
 NOTICE = "A counterfactual explains the model; it promises nothing about the world."
 OTHER = "other"
 """The target class of a request for any outcome but the present one."""
 
-DIGITS = 4
-"""Significant digits of a number: fewer would round years and most prices, more are noise to a reader."""
 _ALL_DIGITS = 17  # with these every float64 has a text of its own
-_LARGEST_WHOLE = 1e15  # below it a float64 holds whole numbers exactly, so all of their digits are true
+_LARGEST, _SMALLEST = 1e16, 1e-7
+"""Numbers between them are written without an exponent: up to the first float64 has all digits of whole numbers."""
 _CHANGES_IN_A_LINE = 6  # more do not fit into one line of a terminal
 _BINDING_IN_A_SENTENCE = 3  # those that cost most; a sentence that names more is not read to its end
 
 
-def value(given: Any, digits: int = DIGITS) -> str:
-    """A value of a table as text: whole numbers whole, others with `digits` significant digits or more if large."""
-    plain = given.item() if isinstance(given, np.generic) else given
-    if plain is None or plain is pd.NA or plain != plain:
+def value(given: Any) -> str:
+    """A value of a table as text that gives the same value when it is typed in: all of its digits, and no others."""
+    if given is None or given is pd.NA or given != given:
         return "–"
+    plain = given.item() if isinstance(given, np.generic) else given
     if isinstance(plain, bool) or not isinstance(plain, int | float):
         return str(plain)
-    if isinstance(plain, int) or (math.isfinite(plain) and plain == round(plain) and abs(plain) < _LARGEST_WHOLE):
+    if isinstance(plain, int) or (abs(plain) < _LARGEST and plain == round(plain)):
         return str(int(plain))
+    # Of single precision fewer digits are enough, which `item` would not know.
+    number = given if isinstance(given, np.floating) else plain
+    return np.format_float_positional(number, trim="-") if _SMALLEST <= abs(plain) < _LARGEST else str(number)
+
+
+def rounded(given: Any, digits: int = 3) -> str:
+    """A measure as text: whole numbers whole, others with so many significant digits or more if large."""
+    plain = given.item() if isinstance(given, np.generic) else given
+    if not isinstance(plain, float) or not math.isfinite(plain) or plain == round(plain):
+        return value(plain)
     return f"{plain:.0f}" if abs(plain) >= 10 ** (digits - 1) else f"{plain:.{digits}g}"
+
+
+def shown(feature: Feature, given: Any) -> str:
+    """A value of a feature as people know it: a category by its label, a number with every digit."""
+    plain = given.item() if isinstance(given, np.generic) else given
+    label = feature.category_labels.get(str(plain))
+    return value(given) if label is None else label
+
+
+def with_unit(feature: Feature, text: str) -> str:
+    """A number of a feature, as text, with what it counts."""
+    return f"{text} {feature.unit}" if feature.unit and not feature.categories and text != "–" else text
+
+
+def amount(feature: Feature, given: Any) -> str:
+    """A value of a feature as people know it, with its unit."""
+    return with_unit(feature, shown(feature, given))
+
+
+def legal(feature: Feature, lower: float, upper: float) -> str:
+    """Which numbers a feature may have, or usually has, as a hint beside a field.
+
+    Args:
+        feature: The feature.
+        lower: The smallest one that it may become.
+        upper: The largest one.
+    """
+    ends, step = f"{value(lower)} to {value(upper)}", f" in steps of {value(feature.step)}" if feature.step else ""
+    return f"{ends}{step}" if None not in (feature.lower, feature.upper) else f"{ends}{step} is usual"
+
+
+def titles(schema: Schema | None) -> dict[str, str]:
+    """What people call each feature."""
+    return {} if schema is None else {feature.name: feature.title for feature in schema}
+
+
+def inline(label: str) -> str:
+    """A label within a sentence: "Working hours" begins in lower case there, "US citizen" does not."""
+    return label[:1].lower() + label[1:] if label[1:2].islower() else label
+
+
+def class_text(schema: Schema, label: Any) -> str:
+    """A class as people know it; `OTHER` as it is."""
+    plain = label.item() if isinstance(label, np.generic) else label
+    return schema.class_labels.get(str(plain), value(plain))
 
 
 def probability(given: float, digits: int = 2) -> str:
@@ -48,16 +105,23 @@ def probability(given: float, digits: int = 2) -> str:
     return f">{1 - smallest:.{digits}f}" if given < 1 == float(text) else text
 
 
-def percent(share: float) -> str:
+def percent(share: float, digits: int = 0) -> str:
     """A share as text; only none is 0 % and only all is 100 %."""
-    if 0 < share < 0.005 or 0.995 <= share < 1:
-        return "under 1 %" if share < 0.5 else "over 99 %"
-    return "–" if share != share else f"{100 * share:.0f} %"
+    if share is None or share != share:
+        return "–"
+    text, smallest = f"{100 * share:.{digits}f}", 10.0**-digits
+    if float(text) == 0 < share:
+        return f"under {smallest:.{digits}f} %"
+    return f"over {100 - smallest:.{digits}f} %" if share < 1 and float(text) == 100 else f"{text} %"
 
 
 def shortfall(reached: float, asked: float) -> str:
     """A probability beside the higher one that was asked for, with as many digits as it takes to tell them apart."""
-    texts = _distinct(probability, (reached, asked), digits=2)
+    both = (reached, asked)
+    for digits in range(_ALL_DIGITS):
+        texts = [percent(each, digits) for each in both]
+        if texts[0] != texts[1]:
+            break
     return f"{texts[0]}, where {texts[1]} was asked"
 
 
@@ -78,51 +142,70 @@ def counted(count: int, noun: str, plural: str = "") -> str:
     return f"{count} {noun if count == 1 else plural or noun + 's'}"
 
 
-def texts(values: Sequence[Any]) -> tuple[str, ...]:
-    """Values of one feature as text, with as many digits as it takes to tell each from the one before it."""
-    return _distinct(value, values, DIGITS)
+_YOU = "you "
 
 
-def _distinct(form: Callable[[Any, int], str], values: Sequence[Any], digits: int) -> tuple[str, ...]:
-    differ = [old != new for old, new in pairwise(values)]
-    for more in range(digits, _ALL_DIGITS + 1):
-        written = tuple(form(each, more) for each in values)
-        if [old != new for old, new in pairwise(written)] == differ:
-            return written
-    return tuple(form(each, digits) for each in values)
+def condition(clauses: Sequence[str]) -> str:
+    """What would have to be, as one part of a sentence; who is meant in one clause after another is said once."""
+    pairs = zip(["", *clauses], clauses, strict=False)
+    return listed([each.removeprefix(_YOU) if old.startswith(_YOU) else each for old, each in pairs])
 
 
 @dataclass(frozen=True)
 class Change:
-    """One feature that changed, as text; `direction` is 1 for up, -1 for down, 0 where there is no order."""
+    """One feature that changed, as text.
+
+    Attributes:
+        feature: The column.
+        old: The value before, as people know it.
+        new: The value after.
+        title: What people call the feature; the column by default.
+        unit: What its numbers count.
+        phrase: The change in words, with {new} and {old}, if there are any for it.
+    """
 
     feature: str
     old: str
     new: str
-    direction: int = 0
+    title: str = ""
+    unit: str = ""
+    phrase: str = ""
+
+    @property
+    def name(self) -> str:
+        """What to call the feature."""
+        return self.title or self.feature
+
+    @property
+    def then(self) -> str:
+        """The new value with its unit."""
+        return f"{self.new} {self.unit}".strip()
 
     @property
     def arrow(self) -> str:
-        """The change as briefly as possible."""
-        return f"{self.feature} {self.old} → {self.new}"
+        """The change as briefly as possible; a label, unlike a column, may have several words."""
+        return f"{self.feature} {self.old} → {self.then}" if self.name == self.feature else self.entry
 
     @property
     def entry(self) -> str:
         """The change as one of a list, where names may have several words."""
-        return f"{self.feature}: {self.old} → {self.new}"
+        return f"{self.name}: {self.old} → {self.then}"
 
     @property
     def clause(self) -> str:
-        """The change as part of a sentence."""
-        verb = {1: "rose", -1: "fell", 0: "changed"}[self.direction]
-        return f"{self.feature} {verb} from {self.old} to {self.new}"
+        """The change as part of a sentence, after "if"."""
+        if self.phrase:
+            return re.sub(r"\{(new|old)\}", lambda match: str(getattr(self, match[1])), self.phrase)
+        name = inline(self.name) if self.name != self.feature else self.feature
+        return f"{name} were {self.new} instead of {self.old} {self.unit}".strip()
 
 
-def change(feature: str, old: Any, new: Any, ordered: bool) -> Change:
-    """Describe one change with as many digits as it takes to tell old from new."""
-    direction = (1 if new > old else -1) if ordered else 0
-    before, after = texts((old, new))
-    return Change(feature, before, after, direction)
+def change(feature: Feature, old: Any, new: Any) -> Change:
+    """Describe a change of a feature."""
+    unit = "" if feature.categories else feature.unit
+    return Change(
+        feature.name, shown(feature, old), shown(feature, new), title=feature.title, unit=unit, phrase=feature.phrase
+    )
 
 
 @dataclass(frozen=True)
@@ -167,34 +250,39 @@ _BINDING = {
 _UNSEEN = "Nobody in the training rows has these values together: {}. Nothing else was found."
 
 
-def reason(status: Status, probability_after: float, confidence: float) -> str:
+def reason(status: Status, probability_after: float, confidence: float, schema: Schema | None = None) -> str:
     """One sentence or two about what became of a row, and what to try.
 
     Args:
         status: What became of it.
         probability_after: The probability of the target for the row as returned.
         confidence: The probability that was asked for.
+        schema: What people call the features.
     """
     if status.code.found:
         found = _FALLBACK if status.fallback else status.code.text
-        pairs = listed([f"{one} and {other}" for one, other in status.unseen_pairs])
+        known = {feature.name: inline(feature.label) or feature.name for feature in schema or ()}
+        pairs = listed([" and ".join(known.get(name, name) for name in pair) for pair in status.unseen_pairs])
         return f"{found} {_UNSEEN.format(pairs)}" if pairs else found
     if not status.binding:
         return f"{_CAUSES.get(status.cause, status.code.text)} {status.detail}".strip()
-    named = [f"{_constraint(each)} (else {probability(each.reach)})" for each in status.binding]
+    named = [f"{constraint(each, schema)} (else {percent(each.reach)})" for each in status.binding]
     more = len(named) - _BINDING_IN_A_SENTENCE
-    shown = "; ".join([*named[:_BINDING_IN_A_SENTENCE], *([f"and {more} more"] if more > 0 else [])])
+    binding = "; ".join([*named[:_BINDING_IN_A_SENTENCE], *([f"and {more} more"] if more > 0 else [])])
     if status.cause is Cause.NO_TRAINING_ROW:
-        return f"{_CAUSES[status.cause]} In the way: {shown}."
-    other = f"{probability(probability_after)}, but another class is more probable there"
+        return f"{_CAUSES[status.cause]} In the way: {binding}."
+    other = f"{percent(probability_after)}, but another class is more probable there"
     score = shortfall(probability_after, confidence) if probability_after < confidence else other
-    return f"Within what may change the search came to a probability of {score}. In the way: {shown}."
+    return f"Within what may change the search came to a probability of {score}. In the way: {binding}."
 
 
-def _constraint(constraint: BindingConstraint) -> str:
-    if constraint.kind == "max_changes" and constraint.feature == "1":
-        return "only one feature may change"
-    return _BINDING[constraint.kind].format(constraint.feature)
+def constraint(binding: BindingConstraint, schema: Schema | None = None) -> str:
+    """A binding constraint as a clause."""
+    if binding.kind == "max_changes":
+        text = _BINDING[binding.kind].format(binding.feature)
+        return "only one feature may change" if binding.feature == "1" else text
+    names = {feature.name: inline(feature.label) or feature.name for feature in schema or ()}
+    return _BINDING[binding.kind].format(names.get(binding.feature, binding.feature))
 
 
 def binding_text(constraints: Iterable[Mapping[str, Any]]) -> str:
@@ -217,10 +305,11 @@ class Row:
         changes: What differs between them.
         target: The target class, or `OTHER`.
         confidence: The probability that was asked for.
-        binding: Which constraints stand in the way of a counterfactual, in short; empty if none is known to.
+        binding: Which constraints stand in the way of a counterfactual, in words; empty if none is known to.
         plan: Which of the person's plans this is, from 1.
         plans: How many plans were asked for.
         steps: How to get there, if that takes more than one step and was asked for.
+        classes: How many classes there are; 0 if that is not known.
     """
 
     label: str
@@ -237,6 +326,7 @@ class Row:
     plan: int = 1
     plans: int = 1
     steps: tuple[Step, ...] = ()
+    classes: int = 0
 
     @property
     def number(self) -> str:
@@ -274,28 +364,27 @@ class Row:
 
     @property
     def now(self) -> str:
-        """What the model says today, if that is worth a sentence of its own."""
+        """What the model predicts today, if that is worth a sentence of its own."""
         if self.status in (StatusCode.UNKNOWN_CATEGORY, StatusCode.ALREADY, StatusCode.NO_OTHER_PLAN):
             return ""
-        return f"The model says {self.before} (probability of {outcome(self.target)}: {probability(self.p_before)})."
+        return f"The model predicts {self.before} ({self._odds(self.before, self.p_before)})."
 
     @property
     def claim(self) -> str:
-        """What it would say, and on what condition; or that there is no such thing."""
+        """What it would predict, and on what condition; or that there is no such thing."""
         blocked = f" What stands in the way: {self.binding}." if self.binding else ""
-        clauses = listed([change.clause for change in self.changes])
-        p_after = probability(self.p_after)
+        clauses = condition([change.clause for change in self.changes])
+        odds = self._odds(self.after, self.p_after)
         match self.status:
             case StatusCode.UNKNOWN_CATEGORY:
                 return f"This row is not explained. {self.reason}"
             case StatusCode.ALREADY:
-                return f"The model already says {self.after} ({p_after}): nothing has to change."
+                return f"The model already predicts {self.after} ({odds}): nothing has to change."
             case StatusCode.FOUND | StatusCode.CROSSES_GAP:
-                condition = f"if {clauses}" if self.changes else "after changes too small to list"
-                score = f"probability of {outcome(OTHER)}: {p_after}" if self.target == OTHER else p_after
+                what = f"if {clauses}" if self.changes else "after changes too small to list"
                 crosses = self.status is StatusCode.CROSSES_GAP
                 gap = " But no chain of people leads there: the path crosses a gap in the data." if crosses else ""
-                return f"It would say {self.after} ({score}) {condition}.{gap}"
+                return f"It would predict {self.after} ({odds}) {what}.{gap}"
             case StatusCode.NO_OTHER_PLAN:
                 return f"No further plan that differs from the ones before was found.{blocked}"
             case StatusCode.NOT_FOUND:
@@ -306,26 +395,40 @@ class Row:
     def _closest(self, clauses: str) -> str:
         if not self.changes:
             return "nothing that was tried came closer than the row itself"
-        there = f"{probability(self.p_after)}, but the model says {self.after} there"
+        there = f"{percent(self.p_after)}, but the model predicts {self.after} there"
         score = shortfall(self.p_after, self.confidence) if self.p_after < self.confidence else there
         return f"the closest came to {score}, if {clauses}"
 
+    def _odds(self, label: str, target: float) -> str:
+        """How probable a class is where the target has this probability, or else how probable that is.
+
+        One of two classes has what the other one leaves, as the class before has of any other.
+        """
+        is_target = label == self.target if self.target != OTHER else label != self.before and self.classes == 2
+        is_rest = label == self.before if self.target == OTHER else self.classes == 2
+        if is_target or is_rest:
+            return percent(target if is_target else 1 - target)
+        return f"{percent(target)} for {outcome(self.target)}"
+
 
 def describe_rows(
-    frames: Mapping[str, pd.DataFrame], features: Sequence[str], numeric: Collection[str], request: Mapping[str, Any]
+    frames: Mapping[str, pd.DataFrame], schema: Schema, request: Mapping[str, Any], classes: int = 0
 ) -> list[Row]:
     """Describe rows.
 
     Args:
         frames: `factuals`, `counterfactuals`, `status`, `outcome` and `changed` of these rows.
-        features: The features, in the order in which their changes are listed.
-        numeric: Those that are numbers and rise or fall; others change.
+        schema: The features, in the order in which their changes are listed, and what people call them.
         request: What was asked for.
+        classes: How many classes there are; 0 if that is not known.
     """
-    old, new = ({name: frames[key][name].tolist() for name in features} for key in ("factuals", "counterfactuals"))
+    old, new = (
+        {name: list(frames[key][name].array) for name in schema.names} for key in ("factuals", "counterfactuals")
+    )
+    features = {feature.name: feature for feature in schema}
     changes: dict[int, list[Change]] = defaultdict(list)
-    for row, name in changed_cells(frames["changed"], features):
-        changes[row].append(change(name, old[name][row], new[name][row], ordered=name in numeric))
+    for row, name in changed_cells(frames["changed"], schema.names):
+        changes[row].append(change(features[name], old[name][row], new[name][row]))
     index, plans = frames["factuals"].index, plans_held(request)
     answers = pd.concat([frames["status"], frames["outcome"]], axis=1).to_dict("records")
     labels, numbers = labels_without_plan(index, plans).tolist(), plan_numbers(index, plans).tolist()
@@ -334,16 +437,17 @@ def describe_rows(
             label=value(label),
             status=StatusCode(answer["status"]),
             reason=answer["reason"],
-            before=value(answer["class_before"]),
-            after=value(answer["class_after"]),
+            before=class_text(schema, answer["class_before"]),
+            after=class_text(schema, answer["class_after"]),
             p_before=float(answer["probability_before"]),
             p_after=float(answer["probability_after"]),
             changes=tuple(changes[position]),
-            target=value(request["target_class"]),
+            target=class_text(schema, request["target_class"]),
             confidence=float(request["confidence"]),
-            binding=binding_text(answer["binding"]),
+            binding="; ".join(constraint(BindingConstraint.from_json(each), schema) for each in answer["binding"]),
             plan=plan,
             plans=plans,
+            classes=classes,
         )
         for position, (label, plan, answer) in enumerate(zip(labels, numbers, answers, strict=True))
     ]
@@ -417,7 +521,7 @@ def which(rows: tuple[Row, ...]) -> str:
     return f"Plan{'' if len(rows) == 1 else 's'} {numbers} of {rows[0].plans}"
 
 
-def headline(statuses: Sequence[str], request: Mapping[str, Any], people: Sequence[int]) -> str:
+def headline(statuses: Sequence[str], request: Mapping[str, Any], people: Sequence[int], schema: Schema) -> str:
     """One line about all rows, given the number of each one's person."""
     if plans_held(request) > 1:
         rows = f"{counted(len(set(people)), 'person', 'people')}, up to {request[PLANS]} plans each"
@@ -427,7 +531,7 @@ def headline(statuses: Sequence[str], request: Mapping[str, Any], people: Sequen
         rows += f", plan {request[PLAN]} of {request[PLANS]}" if request.get(PLAN) is not None else ""
         found = sum(status in FOUND for status in statuses)
         results = ", ".join([f"{found} found{_across(statuses)}", *_without(statuses)])
-    target = outcome(value(request["target_class"]))
+    target = outcome(class_text(schema, request["target_class"]))
     asked = f"method {request['method']}, wanted {target}, confidence {value(request['confidence'])}"
     return f"Explanation of {rows}: {results} ({asked})"
 
@@ -468,11 +572,7 @@ class Meaning:
 
     label: str
     text: str
-    form: Callable[[Any], str] = value
-
-
-def _short(number: Any) -> str:
-    return value(number, digits=3)
+    form: Callable[[Any], str] = rounded
 
 
 def _yes(share: Any) -> str:
@@ -484,25 +584,26 @@ _UNIT = "1 is the whole range of one feature, or another category"
 MEANINGS: dict[str, Meaning] = {
     "valid": Meaning("decided as asked", "whether the model decides as asked on the row as returned", percent),
     "confidence": Meaning("probability", "what the model gives the wanted outcome then", probability),
-    "l0": Meaning("features changed", "how many features are different", _short),
-    "l1": Meaning("size of the change", f"all changes added up (L1); {_UNIT}", _short),
-    "l2": Meaning("distance", f"straight-line distance to the row as asked (L2); {_UNIT}", _short),
-    "l2_sq": Meaning("distance, squared", "its square, which punishes large changes (L2²)", _short),
-    "linf": Meaning("largest change", f"of any one feature (L∞); {_UNIT}", _short),
-    "ld": Meaning("distance to data", "to the nearest training row (LD): 0 is somebody real, far is nobody", _short),
-    "ld_sq": Meaning("distance to data, squared", "to the nearest training row (LD²): 0 is somebody real", _short),
+    "l0": Meaning("features changed", "how many features are different", rounded),
+    "l1": Meaning("size of the change", f"all changes added up (L1); {_UNIT}", rounded),
+    "l2": Meaning("distance", f"straight-line distance to the row as asked (L2); {_UNIT}", rounded),
+    "l2_sq": Meaning("distance, squared", "its square, which punishes large changes (L2²)", rounded),
+    "linf": Meaning("largest change", f"of any one feature (L∞); {_UNIT}", rounded),
+    "ld": Meaning("distance to data", "to the nearest training row (LD): 0 is somebody real, far is nobody", rounded),
+    "ld_sq": Meaning("distance to data, squared", "to the nearest training row (LD²): 0 is somebody real", rounded),
     "copy": Meaning("copies", "the share that is equal to a training row, so somebody's own record", percent),
-    "violation": Meaning("immutable changed", "how many immutable features changed; 0 is right", _short),
+    "violation": Meaning("immutable changed", "how many immutable features changed; 0 is right", rounded),
+    "unseen_pairs": Meaning("unseen pairs", "pairs of its values that no training row has; 0 is right", rounded),
     "ynn": Meaning("neighbours alike", "share of the five nearest training rows decided the same", percent),
-    "redundancy": Meaning("redundant changes", "how many changes, each alone, could be taken back", _short),
-    "steps": Meaning("steps", "points on the way there", _short),
+    "redundancy": Meaning("redundant changes", "how many changes, each alone, could be taken back", rounded),
+    "steps": Meaning("steps", "points on the way there", rounded),
     "n": Meaning("n", "how many the means in this row of the table are over"),
     "explained": Meaning("searched", "for how many a counterfactual was looked for"),
     "found": Meaning("found", "the share of the searched ones for whom there is a counterfactual", percent),
     "flip ratio": Meaning("found", "the share of the searched ones with a counterfactual", percent),
     "local": Meaning("found unaided", "the same without those for which the fallback was needed", percent),
     "gaps": Meaning("across a gap", "the share reached only where the data have nobody", percent),
-    "plans": Meaning("plans each", "how many different plans there are, on average", _short),
+    "plans": Meaning("plans each", "how many different plans there are, on average", rounded),
     "changes most": Meaning("changes most", "the features that change most often, and in how many"),
     "seconds": Meaning("seconds", "for all rows together", lambda value: "–" if value != value else f"{value:.1f}"),
 }
@@ -551,15 +652,25 @@ def describe_provenance(provenance: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [*known, *([("versions", used)] if used else [])]
 
 
-def describe_request(request: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+def describe_request(request: Mapping[str, Any], schema: Schema) -> list[tuple[str, str, str]]:
     """What was asked for, and not what was left open: the name, the value and the meaning of each part."""
-    asked = {name: value for name, value in request.items() if value is not None and value != [] and value != {}}
-    return [(name, _text(part), REQUEST_MEANINGS.get(name, "")) for name, part in asked.items()]
+    asked = {name: part for name, part in request.items() if part is not None and part != [] and part != {}}
+    texts = {name: _text(part, schema if name in CONSTRAINTS else None) for name, part in asked.items()}
+    if "target_class" in texts:
+        texts["target_class"] = class_text(schema, asked["target_class"])
+    return [(name, text, REQUEST_MEANINGS.get(name, "")) for name, text in texts.items()]
 
 
-def _text(part: Any) -> str:
+def _text(part: Any, schema: Schema | None, feature: Feature | None = None) -> str:
+    """A part of a request; what a constraint has are features, or values of the feature that it is about."""
+    features = {each.name: each for each in schema} if schema else {}
     if isinstance(part, Mapping):
-        return "; ".join(f"{name}: {_text(each)}" for name, each in part.items())
+        known = ((features.get(name), name, each) for name, each in part.items())
+        return "; ".join(f"{of.title if of else name}: {_text(each, None, of)}" for of, name, each in known)
     if isinstance(part, list):
-        return ", ".join(value(each) for each in part)
-    return {True: "yes", False: "no"}[part] if isinstance(part, bool) else value(part)
+        return ", ".join(_text(each, schema, feature) for each in part)
+    if feature is not None:
+        return shown(feature, part)
+    if isinstance(part, bool):
+        return "yes" if part else "no"
+    return features[part].title if isinstance(part, str) and part in features else value(part)

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from counterpath.data.schema import Feature
 from counterpath.data.status import FOUND
 from counterpath.explanation import Explanation, wording
 from counterpath.explanation.plots.style import INK, MOST_FEATURES, PALETTE, SOFT
@@ -220,6 +221,10 @@ _MARGIN = {"l": 52, "r": 16, "t": 6, "b": 46}
 """Pixels: on the left six digits fit, below the steps and what they are."""
 _MOST_MARKERS = 40
 """A path of more points is a line without markers, which would run into each other on a phone."""
+_VALUE_WIDTH = 40
+"""Characters of a number with its unit: the 24 of any number are never cut, for that would be another one."""
+_TICK_WIDTH = 7
+"""Characters of a number that fit left of the panels."""
 _MOST_VISITED = 4
 """So many categories, one after the other, fit a heading on a phone."""
 _HIGH_CONFIDENCE = 0.8
@@ -252,20 +257,21 @@ def path_figure(result: Explanation, i: Any) -> Figure:
     steps, probabilities = path["step"].tolist(), path["probability"].tolist()
     milestones = result.milestones(i).iloc[1:]
     confidence = float(result.request["confidence"])
-    outcome = wording.outcome(wording.value(result.request["target_class"]))
+    outcome = wording.outcome(wording.class_text(result.schema, result.request["target_class"]))
     panels = [_probability_panel(steps, probabilities, milestones, outcome)]
     if path["uncertainty"].notna().any():
         panels.append(_number_panel(steps, path["uncertainty"], PALETTE[3], _UNCERTAINTY))
     panels += [
-        _number_panel(steps, features[name], PALETTE[4], _NUMBER)
+        _number_panel(steps, features[name], PALETTE[4], _NUMBER, result.schema[name])
         if name in result._numeric
-        else _category_panel(steps, features[name])
+        else _category_panel(steps, features[name], result.schema[name])
         for name in drawn
     ]
+    titles = wording.titles(result.schema)
     first, last = (steps[0], steps[-1]) if len(steps) > 1 else (steps[0] - 1, steps[0] + 1)
     beside, hidden = 0.02 * (last - first), len(moving) - len(drawn)
     asked = annotation(
-        f"asked: {wording.value(confidence)}",
+        f"asked: {wording.rounded(confidence)}",
         x=0,
         y=confidence,
         yref="y",
@@ -285,7 +291,8 @@ def path_figure(result: Explanation, i: Any) -> Figure:
     return stacked(
         panels,
         f"Path of {steps[-1]} steps: the probability of {outcome} goes from {wording.probability(probabilities[0])} to "
-        f"{wording.probability(probabilities[-1])}; moving features: {wording.listed(moving) or 'none'}.",
+        f"{wording.probability(probabilities[-1])}; moving features: "
+        f"{wording.listed([titles[name] for name in moving]) or 'none'}.",
         heading=_HEADING,
         gap=_GAP,
         margin=_MARGIN,
@@ -333,25 +340,40 @@ def _probability_panel(steps: list[int], values: list[float], milestones: pd.Dat
     return Panel(heading, _PROBABILITY, tuple(traces), ticks)
 
 
-def _number_panel(steps: list[int], values: pd.Series, color: str, height: int) -> Panel:
-    """Numbers as a line over all that they move, on a scale that says where it begins and ends, in original units."""
-    name, numbers = str(values.name), values.astype(float).tolist()
+def _number_panel(
+    steps: list[int], values: pd.Series, color: str, height: int, feature: Feature | None = None
+) -> Panel:
+    """Numbers as a line over all that they move, on a scale that says where it begins and ends, in original units.
+
+    Those of a feature have every digit; others are measures, and rounded.
+    """
+    name, numbers = str(values.name) if feature is None else feature.title, values.astype(float).tolist()
     known = [value for value in numbers if value == value]
     ends = sorted({min(known), max(known)})
-    scale = {"range": _padded(known), "tickvals": ends, "ticktext": [label(value, 8) for value in ends]}
-    change = wording.change(name, values.iloc[0], values.iloc[-1], ordered=False)
-    line = _line(steps, numbers, color, name, [label(value) for value in values])
-    return Panel(_heading(name, label(change.old, 14), label(change.new, 14)), height, (line,), scale)
+    scale = {"range": _padded(known), "tickvals": ends, "ticktext": [_tick(end) for end in ends]}
+    written = [wording.rounded(value, 4) if feature is None else wording.value(value) for value in values.array]
+    unit = "" if feature is None else feature.unit
+    line = _line(steps, numbers, color, name, [label(f"{text} {unit}", _VALUE_WIDTH) for text in written])
+    first, last = label(written[0], _VALUE_WIDTH), label(f"{written[-1]} {unit}", _VALUE_WIDTH)
+    return Panel(_heading(name, first, last), height, (line,), scale)
 
 
-def _category_panel(steps: list[int], values: pd.Series) -> Panel:
+def _tick(value: float) -> str:
+    """A number beside its axis: as it is if there is room, else rounded, which it says."""
+    text = wording.value(value)
+    return text if len(text) <= _TICK_WIDTH else f"≈{wording.rounded(value)}"
+
+
+def _category_panel(steps: list[int], values: pd.Series, feature: Feature) -> Panel:
     """Categories as steps, and in the heading those that are visited one after the other."""
-    name, codes = str(values.name), [float(code) for code in pd.factorize(values.astype(object))[0]]
-    line = _line(steps, codes, PALETTE[2], name, [label(value, 40) for value in values])
+    name, codes = feature.title, [float(code) for code in pd.factorize(values.astype(object))[0]]
+    texts = [wording.shown(feature, value) for value in values.array]
+    line = _line(steps, codes, PALETTE[2], name, [label(text, 40) for text in texts])
     line["line"]["shape"] = "hv"
-    visited = [values.iloc[0], *(new for old, new in pairwise(values.tolist()) if old != new)]
+    visited = [texts[0], *(new for old, new in pairwise(texts) if old != new)]
     between = visited[1:-1] if len(visited) <= _MOST_VISITED else ["…"]
-    heading = _heading(name, *(label(value, 20) for value in [visited[0], *between, visited[-1]]))
+    width = 28 if len(visited) == 2 else 20
+    heading = _heading(name, *(label(value, width) for value in [visited[0], *between, visited[-1]]))
     return Panel(heading, _CATEGORY, (line,), {"range": _padded(codes), "showticklabels": False})
 
 
@@ -408,24 +430,22 @@ def measures_figure(summary: pd.DataFrame) -> Figure:
     """Measures by group, one panel a measure and one dot a group; groups of few people are hollow.
 
     Args:
-        summary: What `Explanation.summary(by=…)` returns; measures that no group has are left out.
+        summary: What `Explanation.summary(by=…)` returns, as `with_labels` has it; measures that no group has are left
+            out.
     """
     known = [name for name in MEASURES if name in summary and summary[name].notna().any()]
     if not known or not len(summary):
         return empty_figure("There is no measure to compare by group.")
     table = summary.head(_MOST_GROUPS)
     count, hidden = len(table), len(summary) - len(table)
-    by = " and ".join(str(level) for level in summary.index.names if level is not None) or "group"
+    by = summary.index.name or "group"
     remark = (
         f"By {by}; n is the number of people."
         + (" Lines: 95 % interval of the share." if set(known) & set(SHARES) else "")
         + (f" Hollow: fewer than {FEW} people, so take it with care." if (table["n"] < FEW).any() else "")
         + (f" {hidden} more groups are not drawn." if hidden else "")
     )
-    names = [
-        label(", ".join(wording.value(part) for part in (group if isinstance(group, tuple) else (group,))), _NAME_WIDTH)
-        for group in table.index
-    ]
+    names = [label(group, _NAME_WIDTH) for group in table.index]
     groups = {
         "range": [count - 0.45, -0.75],
         "tickvals": list(range(count)),
@@ -449,7 +469,7 @@ def measures_figure(summary: pd.DataFrame) -> Figure:
 def _dots(table: pd.DataFrame, name: str, groups: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """A dot for each group, and what its axis has for them."""
     values, is_share = table[name].to_numpy(float), name in SHARES
-    texts = [wording.percent(value) if is_share else label(wording.value(value, 3)) for value in values.tolist()]
+    texts = [wording.percent(value) if is_share else label(wording.rounded(value)) for value in values.tolist()]
     hover = [f"<b>{group}</b>: {text}, n {int(n)}" for group, text, n in zip(groups, texts, table["n"], strict=True)]
     colors = ["white" if n < FEW else RISES for n in table["n"]]
     dots = scatter(
@@ -502,17 +522,21 @@ def changes_figure(result: Explanation) -> Figure:
     words: list[dict[str, Any]] = []
     for index, (name, share) in enumerate(drawn):
         moved = changed[name].to_numpy(bool)
-        directions[name], typical = _typical_change(old[name][moved], new[name][moved], name in result._numeric)
+        feature = result.schema[name]
+        directions[name], typical = _typical_change(
+            feature, old[name][moved], new[name][moved], name in result._numeric
+        )
         at = {"y": 1 - index / len(drawn), "yanchor": "top", "yshift": -2, "bgcolor": BACKDROP}
         right = {"x": 1, "xanchor": "right", "align": "right", "font": soft_font(FONT)}
-        words.append(annotation(f"<b>{label(name, 20)}</b>  {wording.percent(share)}", x=0, **at))
+        words.append(annotation(f"<b>{label(feature.title, 20)}</b>  {wording.percent(share)}", x=0, **at))
         words.append(annotation(typical, **right, **at))
     remark = f"Share of the {wording.counted(count, unit)} that were found in which a feature changes." + (
         f" {hidden} more features change less often." if hidden else ""
     )
-    most = wording.listed([f"{name} ({wording.percent(share)})" for name, share in drawn[:5]])
+    titles = wording.titles(result.schema)
+    most = wording.listed([f"{titles[name]} ({wording.percent(share)})" for name, share in drawn[:5]])
     return figure(
-        [_bars(directions, count, height, sign) for sign in _DIRECTIONS],
+        [_bars(directions, titles, count, height, sign) for sign in _DIRECTIONS],
         f"Which features change most, over {count} {unit}s: {most}.",
         height=height + 92,
         margin={"l": 14, "r": 16, "t": 34, "b": 58},
@@ -526,17 +550,22 @@ def changes_figure(result: Explanation) -> Figure:
     )
 
 
-def _typical_change(old: pd.Series, new: pd.Series, is_number: bool) -> tuple[NDArray[np.float64], str]:
+def _typical_change(
+    feature: Feature, old: pd.Series, new: pd.Series, is_number: bool
+) -> tuple[NDArray[np.float64], str]:
     """In which direction each value goes; and the median change of a number, or the commonest of a category."""
     if is_number:
         amounts = new.to_numpy(float) - old.to_numpy(float)
         median = float(np.median(amounts))
         sign = "+" if median > 0 else "−" if median < 0 else ""
-        return np.sign(amounts), f"median {sign}{wording.value(abs(median), 3)}"
-    return np.zeros(len(old)), commonest_change(old, new, lambda value: label(value, 13))[0]
+        text = wording.with_unit(feature, f"{sign}{wording.rounded(abs(median))}")
+        return np.sign(amounts), label(f"median {text}", _VALUE_WIDTH)
+    return np.zeros(len(old)), commonest_change(old, new, lambda value: label(wording.shown(feature, value), 13))[0]
 
 
-def _bars(directions: Mapping[str, NDArray[np.float64]], count: int, height: int, sign: int) -> dict[str, Any]:
+def _bars(
+    directions: Mapping[str, NDArray[np.float64]], titles: Mapping[str, str], count: int, height: int, sign: int
+) -> dict[str, Any]:
     name, color = _DIRECTIONS[sign]
     cases = {feature: int((direction == sign).sum()) for feature, direction in directions.items()}
     top = height - _FEATURE_HEADING - _BAR / 2 - 4
@@ -549,7 +578,9 @@ def _bars(directions: Mapping[str, NDArray[np.float64]], count: int, height: int
         "marker": {"color": color},
         "name": name,
         "hoverinfo": "text",
-        "hovertext": [f"<b>{label(feature)}</b> {name}: {number} of {count}" for feature, number in cases.items()],
+        "hovertext": [
+            f"<b>{label(titles[feature])}</b> {name}: {number} of {count}" for feature, number in cases.items()
+        ],
         "textposition": "none",
     }
 
@@ -580,13 +611,17 @@ def shares_figure(result: Explanation, groups: pd.Series) -> Figure:
         for (row, column), share in np.ndenumerate(shares)
     ]
     hidden = len(table) - len(columns)
-    remark = f"Percent of the found rows of each group of {groups.name} in which a feature changes." + (
+    features = {feature.name: feature for feature in result.schema}
+    by, titles = features.get(str(groups.name)), wording.titles(result.schema)
+    of = groups.name if by is None else by.title
+    remark = f"Percent of the found rows of each group of {of} in which a feature changes." + (
         f" {hidden} more groups are not drawn." if hidden else ""
     )
     width = max(_LEAST_COLUMN, _COLUMNS_WIDTH // len(columns))
-    ticks = [f"{_two_lines(group, width)}<br>n {int(sizes[group])}" for group in columns]
+    shown = {group: wording.value(group) if by is None else wording.shown(by, group) for group in columns}
+    ticks = [f"{_two_lines(shown[group], width)}<br>n {int(sizes[group])}" for group in columns]
     above = 8 + 15 * max(tick.count("<br>") + 1 for tick in ticks)
-    rows = {"tickvals": list(range(len(names))), "ticktext": [label(name, _NAME_WIDTH) for name in names]}
+    rows = {"tickvals": list(range(len(names))), "ticktext": [label(titles[name], _NAME_WIDTH) for name in names]}
     return figure(
         [heatmap(shares, 0, 1, colorscale="Viridis", showscale=False, xgap=2, ygap=2)],
         remark,
@@ -598,8 +633,8 @@ def shares_figure(result: Explanation, groups: pd.Series) -> Figure:
     )
 
 
-def _two_lines(value: Any, width: int) -> str:
+def _two_lines(text: str, width: int) -> str:
     """A label in at most two lines."""
-    lines = textwrap.wrap(wording.value(value), width)
+    lines = textwrap.wrap(text, width)
     first, rest = (lines or [""])[0], " ".join(lines[1:])
     return label(first, width) + (f"<br>{label(rest, width)}" if rest else "")

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
+from counterpath.data.schema import Schema
 from counterpath.explainer.explainer import Explainer
 from counterpath.explanation import Explanation, wording
 from counterpath.explanation.plots.style import COLORS, INK, PALETTE
@@ -86,7 +87,7 @@ def map_figure(results: Mapping[str, Explanation], i: Any, *, background: Volume
     codes = first.landscape.iloc[:: max(1, -(-len(first.landscape) // MOST_CODES))]
     if not len(codes) and not paths:
         return figures.empty_figure("There is no map of this explanation.")
-    traces = [*([_background_trace(background)] if background is not None else []), *_code_traces(codes)]
+    traces = [*([_background_trace(background)] if background is not None else []), *_code_traces(codes, first.schema)]
     for above, (name, path) in zip(reversed(range(len(paths))), paths.items(), strict=True):
         traces += _path_traces(name, path, above)
     for start in [path.head(1) for path in paths.values()][:1]:
@@ -134,7 +135,7 @@ def _background_trace(grid: VolumeGrid) -> dict[str, Any]:
     )
 
 
-def _code_traces(codes: pd.DataFrame) -> list[dict[str, Any]]:
+def _code_traces(codes: pd.DataFrame, schema: Schema) -> list[dict[str, Any]]:
     looks = zip(cycle(_CLASS_COLORS), cycle(_SYMBOLS), strict=False)
     return [
         figures.scatter(
@@ -142,7 +143,7 @@ def _code_traces(codes: pd.DataFrame) -> list[dict[str, Any]]:
             group["map_y"],
             "markers",
             marker={"size": 4, "color": color, "symbol": symbol, "opacity": 0.65},
-            name=f"model says {figures.label(predicted, 20)}",
+            name=f"predicted {figures.label(wording.class_text(schema, predicted), 20)}",
             hoverinfo="skip",
         )
         for (predicted, group), (color, symbol) in zip(codes.groupby("predicted", observed=True), looks, strict=False)

@@ -56,7 +56,7 @@ class TargetFields:
         on_target: Callable[[], None] | None = None,
         on_method: Callable[[], None] | None = None,
     ) -> None:
-        classes = {label: wording.value(label) for label in explainer.classes_}
+        classes = {label: wording.class_text(explainer.schema_, label) for label in explainer.classes_}
         classes |= {} if OTHER in classes else {OTHER: "any other class"}
         target = default_target(explainer)
         self.target = ui.select(classes, label="Wanted decision", value=target, on_change=on_target)
@@ -86,13 +86,13 @@ class FeatureCard:
     ) -> None:
         self._feature, self._explainer = feature, explainer
         self._on_value, self._on_constraint = on_value, on_constraint
-        self.constraint = FeatureConstraint()
+        self.constraint = FeatureConstraint.default(feature)
         index = explainer.schema_.index(feature.name)
         self._axis = explainer.encoder_.axes[index]
         known = [feature.categories[code] for code in explainer.encoder_.seen[index]]
-        self._categories = {category: wording.value(category) for category in known}
+        self._categories = {category: wording.shown(feature, category) for category in known}
         self._silent = False
-        with elements.box("article", "cp-card", aria_label=f"Feature {feature.name}") as self._card:
+        with elements.box("article", "cp-card", aria_label=f"Feature {feature.title}") as self._card:
             elements.set_class(self._card, "cp-fixed", feature.immutable)
             self._build()
 
@@ -105,7 +105,7 @@ class FeatureCard:
         """Put a value into its field, without calling back."""
         self._silent = True
         if isinstance(self._value, ui.select):
-            self._value.set_options({**self._categories, value: wording.value(value)})
+            self._value.set_options({**self._categories, value: wording.shown(self._feature, value)})
         self._value.set_value(value)
         self._silent = False
 
@@ -121,7 +121,7 @@ class FeatureCard:
 
     def check_value(self, label: Any) -> bool:
         """Whether the value can be one of this feature; what is wrong with it is written beside it."""
-        error = state.value_error(self._feature, self.value, label)
+        error = state.value_error(self._explainer, self._feature, self.value, label)
         self._value_error.set_text(error)
         return not error
 
@@ -138,17 +138,23 @@ class FeatureCard:
     def _build(self) -> None:
         feature = self._feature
         with ui.element("div").classes("cp-card-head"):
-            elements.text("h3", feature.name)
+            title = elements.text("h3", feature.title)
+            if feature.description:
+                elements.describe(title, title=feature.description)
             if feature.immutable:
                 elements.text("span", "cannot change", "cp-badge")
-            lock = ui.switch("Lock", value=feature.immutable, on_change=self._constrained).props("dense")
+            locked = feature.immutable or self.constraint.locked
+            lock = ui.switch("Lock", value=locked, on_change=self._constrained).props("dense")
             lock.set_enabled(not feature.immutable)
-            self._controls: dict[str, Any] = {"locked": elements.describe(lock, aria_label=f"Lock {feature.name}")}
-        self._value = elements.describe(self._value_field(), aria_label=f"Value of {feature.name}")
+            self._controls: dict[str, Any] = {"locked": elements.describe(lock, aria_label=f"Lock {feature.title}")}
+        if self.constraint.locked:
+            elements.text("p", wording.NOT_ACTIONABLE, "cp-soft")
+        self._value = elements.describe(self._value_field(), aria_label=f"Value of {feature.title}")
         self._value_error = elements.error_label()
         if not feature.immutable:
-            with ui.expansion("Limits: none").props("dense dense-toggle") as self._more:
+            with ui.expansion().props("dense dense-toggle") as self._more:
                 self._build_constraint()
+            self._summarize()
         self._constraint_error = elements.error_label()
 
     def _build_constraint(self) -> None:
@@ -175,8 +181,9 @@ class FeatureCard:
         if not isinstance(axis, NumberAxis):
             return ui.select(self._categories, on_change=self._edited).props("dense options-dense")
         field = ui.number(on_change=self._edited).props("dense")
-        hint = f"{wording.value(axis.lower)} to {wording.value(axis.upper)} is usual"
-        return elements.describe(field, step=1 if axis.whole else "any", hint=hint)
+        unit = {"suffix": self._feature.unit} if self._feature.unit else {}
+        step = self._feature.step or (1 if axis.whole else "any")
+        return elements.describe(field, step=step, hint=wording.legal(self._feature, axis.lower, axis.upper), **unit)
 
     def _edited(self) -> None:
         if not self._silent:
@@ -213,7 +220,7 @@ class RowForm:
         on_other_row: Callable[[], None],
         on_edit: Callable[[], None],
     ) -> None:
-        self._model, self._target_class = model, target_class
+        self._model, self._target_class, self._schema = model, target_class, model.explainer.schema_
         self._on_other_row, self._on_edit = on_other_row, on_edit
         self._index = -1
         self._label: Any = ""
@@ -297,7 +304,7 @@ class RowForm:
         with self._matches:
             for index in found:
                 predicted = self._model.rows.predicted[index]
-                known = f"the model says {wording.value(predicted)}"
+                known = f"the model predicts {wording.class_text(self._schema, predicted)}"
                 says = "a value unknown to the model" if predicted is None else known
                 on_click = partial(self._pick, index)
                 with ui.item(on_click=on_click).props("dense role=listitem"), ui.item_section():
@@ -351,13 +358,14 @@ class RowForm:
         best = max(probabilities, key=lambda label: probabilities[label], default=None)
         says = "No decision"
         if probabilities:
-            says = f"The model says {wording.value(best)} ({wording.probability(probabilities[best])})"
+            chance = wording.percent(probabilities[best])
+            says = f"The model predicts {wording.class_text(self._schema, best)} ({chance})"
         self._verdict.set_text(says)
         self._bars.clear()
         with self._bars:
             for label, probability in probabilities.items():
                 with ui.element("div").classes("cp-bar"):
-                    ui.label(wording.value(label))
+                    ui.label(wording.class_text(self._schema, label))
                     with ui.element("div").classes("cp-track"):
                         ui.element("div").classes("cp-fill").style(f"width: {100 * probability:.1f}%")
-                    ui.label(wording.probability(probability))
+                    ui.label(wording.percent(probability))

@@ -12,9 +12,10 @@ import pandas as pd
 from nicegui import events, ui
 
 from counterpath.data.schema import Number, Schema
+from counterpath.data.status import BindingConstraint
 from counterpath.data.tables import parse_table
 from counterpath.explanation import Explanation, StatusCode, wording
-from counterpath.explanation.summary import group_keys
+from counterpath.explanation.summary import group_keys, with_labels
 from counterpath.explanation.tables import BY_ROW, MILESTONES
 from counterpath.explorer import elements
 from counterpath.explorer.figures import FEW, SHARES, changes_figure, measures_figure, shares_figure
@@ -118,20 +119,18 @@ def concatenate(results: Sequence[Explanation]) -> Explanation:
 
 
 def group_table(summary: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
-    """The head and the rows of a table of groups; where there are few people it says so."""
+    """The head and the rows of a table of groups, as `with_labels` has them; where there are few people it says so."""
     names = [name for name in COLUMNS if name in summary]
     rows = []
     for label, numbers in zip(summary.index.tolist(), summary.to_dict("records"), strict=True):
-        cells = [
-            wording.percent(numbers[name]) if name in SHARES else wording.value(numbers[name], 3) for name in names
-        ]
-        rows.append([wording.value(label) + (" (few)" if numbers["n"] < FEW else ""), *cells])
+        cells = [wording.percent(numbers[name]) if name in SHARES else wording.rounded(numbers[name]) for name in names]
+        rows.append([label + (" (few)" if numbers["n"] < FEW else ""), *cells])
     return ["group", *(COLUMNS[name] for name in names)], rows
 
 
 def small_groups_warning(summary: pd.DataFrame) -> str:
     """Which groups are too small to say much, or nothing."""
-    few = [wording.value(label) for label in summary.index[summary["n"] < FEW].tolist()]
+    few = summary.index[summary["n"] < FEW].tolist()
     if not few:
         return ""
     return f"Fewer than {FEW} people are in: {wording.listed(few)}. What is said about them may be chance."
@@ -145,8 +144,8 @@ def count_reasons(result: Explanation) -> list[tuple[str, int]]:
 def count_binding(result: Explanation) -> list[tuple[str, int]]:
     """Which constraints stand in the way of rows without a counterfactual, and of how many."""
     lists = result.status.loc[~result.valid, "binding"].tolist()
-    names = ((constraint["kind"].replace("_", " "), constraint["feature"]) for each in lists for constraint in each)
-    return [(f"{kind}: {feature}", count) for (kind, feature), count in Counter(names).most_common()]
+    constraints = (BindingConstraint.from_json(constraint) for each in lists for constraint in each)
+    return Counter(wording.constraint(each, result.schema) for each in constraints).most_common()
 
 
 def row_table(result: Explanation, positions: Sequence[int]) -> list[tuple[str, str, str, str]]:
@@ -196,15 +195,15 @@ class GroupResults:
                 "had to be explained": str(int(row["explained"])),
                 "counterfactual found": wording.percent(row["found"]),
                 "only across a gap in the data": wording.percent(row["gaps"]),
-                "features change, on average": wording.value(row["l0"], 3),
-                "mean distance (L1)": wording.value(row["l1"], 3),
+                "features change, on average": wording.rounded(row["l0"]),
+                "mean distance (L1)": wording.rounded(row["l1"]),
             }
             for name, number in numbers.items():
                 with ui.element("div"):
                     elements.text("dt", name)
                     elements.text("dd", number)
         with elements.section("group-changes", "Which features change, and for whom"):
-            names = list(result.schema.names)
+            names = wording.titles(result.schema)
             by, everybody = default_grouping(result.schema), {_ALL_GROUPS: _EVERYBODY}
             with ui.element("div").classes("cp-fields"):
                 self._by = ui.select(names, label="Group by", value=by, on_change=self.regroup)
@@ -229,9 +228,11 @@ class GroupResults:
         if by != self._by.value:
             return  # another one was chosen in the meantime
         self._keys, self._labels = keys, summary.index.tolist()
+        summary = with_labels(summary, self._result.schema)
+        title = summary.index.name
         self.tables.clear()
-        self.tables[f"By {by}"] = summary.reset_index()
-        groups = {index: wording.value(label) for index, label in enumerate(self._labels)}
+        self.tables[f"By {title}"] = summary.reset_index(allow_duplicates=True)
+        groups = dict(enumerate(summary.index))
         self._group.set_options({_ALL_GROUPS: _EVERYBODY} | groups, value=_ALL_GROUPS)
         self._show_changes()
         self._shares.show(shares_figure(self._result, keys.rename(by)))
@@ -239,7 +240,7 @@ class GroupResults:
         self._warning.set_text(small_groups_warning(summary))
         self._table.clear()
         with self._table:
-            elements.table(f"Measures by {by}", *group_table(summary), "cp-numbers")
+            elements.table(f"Measures by {title}", *group_table(summary), "cp-numbers")
 
     def _show_changes(self) -> None:
         """Show the changes of one group, or of all rows."""
@@ -319,8 +320,13 @@ class GroupView:
                 self._ends: tuple[ui.number, ui.number] | None = None
                 with ui.element("div").classes("cp-fields"):
                     self._fields = TargetFields(model.explainer, on_target=self._count)
-                    free = [feature.name for feature in model.explainer.schema_ if not feature.immutable]
+                    schema = model.explainer.schema_
+                    locked = {name: schema[name].title for name in schema.not_actionable}
+                    free = {each.name: each.title for each in schema if each.actionable and not each.immutable}
                     self._lock = ui.select(free, label="Must not change", value=[], multiple=True, clearable=True)
+                    self._unlock = ui.select(locked, label="May change, too", value=[], multiple=True, clearable=True)
+                    elements.describe(self._unlock, hint="what people cannot usually change")
+                    self._unlock.set_visibility(bool(locked))
                 self._matching = elements.text("p", "", "cp-soft", role="status")
                 self._show_table(model.rows, _OWN_TABLE)
                 self._task = elements.TaskControls("Explain these people", self._explain, stop_name="Stop explaining")
@@ -332,7 +338,7 @@ class GroupView:
         if not positions:
             raise InputError("nobody fits; take another filter, or people who are not rejected, too")
         rows = self._rows.frame.iloc[sample(positions, limit)]
-        request = self._fields.request(paths=MILESTONES, lock=tuple(self._lock.value))
+        request = self._fields.request(paths=MILESTONES, lock=tuple(self._lock.value), unlock=tuple(self._unlock.value))
         parts: list[Explanation] = []
         for start in range(0, len(rows), _BATCH):
             self._show_progress(start, len(rows))
@@ -388,7 +394,7 @@ class GroupView:
             self._back = elements.button(back, lambda: self._show_table(self._model.rows, _OWN_TABLE), "flat dense")
 
     def _build_filter(self) -> None:
-        features = {"": _EVERYBODY, **{name: name for name in self._model.explainer.schema_.names}}
+        features = {"": _EVERYBODY, **wording.titles(self._model.explainer.schema_)}
         self._feature = ui.select(features, label="Filter by", value="", on_change=self._build_filter_fields)
         self._limit = ui.number("How many, at most", value=_DEFAULT_ROWS, step=1, on_change=self._count)
         self._limit.min, self._limit.max = 1, MOST_ROWS
@@ -401,14 +407,15 @@ class GroupView:
         self._categories, self._ends = None, None
         name = self._feature.value
         if name:
-            categories = self._model.explainer.schema_[name].categories
+            feature = self._model.explainer.schema_[name]
+            categories = feature.categories
             with self._filter_fields:
                 if categories:
-                    options = {code: wording.value(category) for code, category in enumerate(categories)}
-                    label = f"Values of {name}"
+                    options = {code: wording.shown(feature, category) for code, category in enumerate(categories)}
+                    label = f"Values of {feature.title}"
                     self._categories = ui.select(options, label=label, value=[], multiple=True, on_change=self._count)
                 else:
-                    low, high = (ui.number(f"{name} {end}", on_change=self._count) for end in ("from", "to"))
+                    low, high = (ui.number(f"{feature.title} {end}", on_change=self._count) for end in ("from", "to"))
                     self._ends = low, high
         self._count()
 

@@ -28,6 +28,7 @@ MOST_BOOKMARKS = 6
 NO_PLANS = "Ask for plans to see what would have to change."
 _LOOSEN: dict[str, tuple[str, dict[str, Any]]] = {
     "lock": ("Unlock {}", {"locked": False}),
+    "not_actionable": ("Allow {} to change", {"locked": False}),
     "up": ("Let {} go down, too", {"direction": BOTH}),
     "down": ("Let {} go up, too", {"direction": BOTH}),
     "range": ("Drop the range of {}", {"low": None, "high": None, "allowed": ()}),
@@ -109,10 +110,10 @@ class PlanCards:
         with elements.box("ul", "cp-changes", aria_label=f"What changes in plan {plan.number}"):
             for change in plan.row.changes:
                 with ui.element("li"):
-                    elements.text("span", change.feature, "cp-feature")
+                    elements.text("span", change.name, "cp-feature")
                     elements.text("span", change.old)
                     elements.text("span", "→")
-                    elements.text("span", change.new, "cp-new")
+                    elements.text("span", change.then, "cp-new")
         elements.text("p", plan.row.sentence)
         if plan.row.status is StatusCode.CROSSES_GAP:
             elements.text("p", plan.row.reason, "cp-soft")
@@ -134,13 +135,15 @@ class PlanCards:
         if not plan.row.binding:
             return
         elements.text("p", f"In the way: {plan.row.binding}.", "cp-soft")
+        titles = wording.titles(plan.explanation.schema)
         with ui.element("div").classes("cp-row"):
             for constraint in plan.binding[:_MOST_BUTTONS]:
+                name = titles.get(constraint.feature, constraint.feature)  # of `max_changes` it is a number
                 if constraint.kind in _LOOSEN:
-                    words = _LOOSEN[constraint.kind][0].format(constraint.feature)
+                    words = _LOOSEN[constraint.kind][0].format(name)
                     elements.button(words, lambda constraint=constraint: self._on_loosen(constraint))
                 else:
-                    elements.text("span", f"{constraint.feature} cannot change", "cp-badge")
+                    elements.text("span", f"{name} cannot change", "cp-badge")
 
 
 class PathView:
@@ -160,8 +163,8 @@ class PathView:
         self.clear()
         self._hint.set_visibility(False)
         self._outcome = plan.outcome
-        self._points = plan.explanation.path(plan.label)
-        self._features = path_features(self._points, plan.explanation.schema.names)
+        self._points, self._schema = plan.explanation.path(plan.label), plan.explanation.schema
+        self._features = path_features(self._points, self._schema.names)
         steps = self._points["step"].tolist()
         self._milestones = [steps.index(step) for step in plan.milestones["step"]]
         with self._outer:
@@ -173,7 +176,10 @@ class PathView:
             self._drawing = elements.Drawing()
             self._drawing.show(path_figure(plan.explanation, plan.label))
             with ui.expansion("All values at this step").props("dense"):
-                rows = [[str(name), wording.value(self._features[name].iloc[0]), ""] for name in self._features]
+                rows = [
+                    [feature.title, wording.amount(feature, self._features[feature.name].array[0]), ""]
+                    for feature in self._schema
+                ]
                 head = ["feature", "now", "at this step"]
                 self._rows = elements.table("All values at this step of the path", head, rows)
         self._show_point(len(steps) - 1)
@@ -202,13 +208,14 @@ class PathView:
         milestone = f" · {self._milestone(index)}" if index in self._milestones else ""
         self._position.set_text(f"Step {index} of {last}{milestone}")
         probability = wording.probability(point["probability"])
-        uncertainty = wording.value(point["uncertainty"], digits=3)
+        uncertainty = wording.rounded(point["uncertainty"])
         self._values.set_text(
             f"Probability of {self._outcome}: {probability} · uncertainty of the generative model: {uncertainty}"
         )
-        for name, (row, cells) in zip(self._features, self._rows, strict=True):
-            first, here = self._features[name].iloc[0], self._features[name].iloc[index]
-            cells[-1].set_text(wording.texts((first, here))[1])
+        for feature, (row, cells) in zip(self._schema, self._rows, strict=True):
+            values = self._features[feature.name].array
+            first, here = values[0], values[index]
+            cells[-1].set_text(wording.amount(feature, here))
             elements.set_class(row, "cp-moved", first != here)
 
     def _milestone(self, index: int, *, short: bool = False) -> str:
@@ -379,7 +386,7 @@ class RowView:
         rows = []
         for name, result in results.items():
             status, numbers = str(result.status["status"].iloc[0]).replace("_", " "), table.loc[name]
-            rows.append([name, status, *(wording.value(numbers[column], digits=3) for column in _COMPARED)])
+            rows.append([name, status, *(wording.rounded(numbers[column]) for column in _COMPARED)])
         self._methods.clear()
         with self._methods:
             elements.text("p", _LEGEND, "cp-soft")

@@ -47,6 +47,11 @@ class FeatureConstraint:
     allowed: tuple[Any, ...] = ()
     cost: Number | None = 1
 
+    @classmethod
+    def default(cls, feature: Feature) -> "FeatureConstraint":
+        """That of a feature of which nothing is asked: what people cannot change is locked."""
+        return cls(locked=not feature.actionable and not feature.immutable)
+
     def summary(self, feature: Feature) -> str:
         """What differs from the default, in a few words."""
         words = ["locked"] if self.locked else []
@@ -59,7 +64,10 @@ class FeatureConstraint:
 
 
 def request_arguments(schema: Schema, constraints: Mapping[str, FeatureConstraint]) -> dict[str, Any]:
-    """The constraints of all features as arguments of a request: only what differs from the default."""
+    """The constraints of all features as arguments of a request: only what differs from the default.
+
+    What is not actionable is locked unless it is unlocked.
+    """
     ranges: dict[str, Any] = {}
     for name, constraint in constraints.items():
         if constraint.allowed:
@@ -67,17 +75,19 @@ def request_arguments(schema: Schema, constraints: Mapping[str, FeatureConstrain
         elif is_interval(schema[name]) and (constraint.low is not None or constraint.high is not None):
             ranges[name] = (constraint.low, constraint.high)
     return {
-        "lock": tuple(name for name, one in constraints.items() if one.locked),
+        "lock": tuple(name for name, one in constraints.items() if one.locked and schema[name].actionable),
+        "unlock": tuple(name for name, one in constraints.items() if not one.locked and name in schema.not_actionable),
         "directions": {name: one.direction for name, one in constraints.items() if one.direction != BOTH},
         "ranges": ranges,
         "feature_costs": {name: one.cost for name, one in constraints.items() if one.cost != 1},
     }
 
 
-def value_error(feature: Feature, value: Any, label: Any) -> str:
+def value_error(explainer: Explainer, feature: Feature, value: Any, label: Any) -> str:
     """Why a value cannot be one of this feature, or nothing."""
+    column = pd.Series([value], index=[label], name=feature.name)
     try:
-        to_numbers(pd.Series([value], index=[label], name=feature.name), feature)
+        explainer.encoder_.refuse_impossible(column, to_numbers(column, feature))
     except InputError as error:
         return str(error)
     return ""
@@ -94,7 +104,7 @@ def constraint_error(
         constraint: What may become of it.
         row: One row that can be encoded; None if it cannot.
     """
-    if constraint == FeatureConstraint():
+    if constraint == FeatureConstraint.default(feature):
         return ""
     try:
         parsed = Constraints.of(explainer.schema_, **request_arguments(explainer.schema_, {feature.name: constraint}))
@@ -113,11 +123,13 @@ class RowTable:
         frame: The features of the rows, and their labels as its index.
         predicted: The class that the model predicts for each; None for a row with a category it does not know.
         texts: All values of each row as one text in lower case, to be searched.
+        schema: What people call the features.
     """
 
     frame: pd.DataFrame
     predicted: tuple[Any, ...]
     texts: tuple[str, ...]
+    schema: Schema
 
     @classmethod
     def from_table(cls, explainer: Explainer, table: Any) -> "RowTable":
@@ -132,11 +144,12 @@ class RowTable:
             raise InputError("there is nobody to pick: the table has no rows; give one with at least one row")
         known = explainer.encoder_.known(frame).to_numpy()
         predicted = iter(explainer.predict(frame[known]).tolist())
-        columns = {name: frame[name].map(wording.value).tolist() for name in frame}
-        named = [[f"{name}={text}" for text in column] for name, column in columns.items()]
+        schema = explainer.schema_
+        own = [[f"{name}={wording.value(value)}" for value in frame[name].array] for name in schema.names]
+        shown = [[f"{each.title}={wording.shown(each, value)}" for value in frame[each.name].array] for each in schema]
         labels = [f"row={wording.value(label)}" for label in frame.index.tolist()]
-        texts = ("\n".join(values).lower() for values in zip(labels, *named, strict=True))
-        return cls(frame, tuple(next(predicted) if one else None for one in known), tuple(texts))
+        texts = ("\n".join(values).lower() for values in zip(labels, *own, *shown, strict=True))
+        return cls(frame, tuple(next(predicted) if one else None for one in known), tuple(texts), schema)
 
     def __len__(self) -> int:
         return len(self.frame)
@@ -151,7 +164,7 @@ class RowTable:
 
     def summary(self, index: int) -> str:
         """A few of the values of one row."""
-        values = [f"{name} {wording.value(value)}" for name, value in self.values(index).items()]
+        values = [f"{each.title} {wording.amount(each, self.frame[each.name].array[index])}" for each in self.schema]
         return " · ".join([*values[:_SUMMARY_VALUES], *(["…"] if len(values) > _SUMMARY_VALUES else [])])
 
     def search(self, query: str, limit: int = MOST_MATCHES) -> list[int]:
@@ -272,6 +285,6 @@ def side_by_side(plans: Sequence[Plan]) -> list[list[str]]:
         ["features changed", *(str(len(plan.row.changes)) for plan in plans)],
         ["steps", *(str(max(len(plan.milestones) - 1, 0)) for plan in plans)],
     ]
-    changes = [{change.feature: f"{change.old} → {change.new}" for change in plan.row.changes} for plan in plans]
-    features = dict.fromkeys(name for each in changes for name in each)
-    return rows + [[name, *(each.get(name, "–") for each in changes)] for name in features]
+    changes = [{change.feature: f"{change.old} → {change.then}" for change in plan.row.changes} for plan in plans]
+    features = {change.feature: change.name for plan in plans for change in plan.row.changes}
+    return rows + [[title, *(each.get(name, "–") for each in changes)] for name, title in features.items()]

@@ -65,10 +65,10 @@ body { background: var(--ground); color: var(--ink); font: 15px/1.5 system-ui, "
 .cp-decision { border-radius: 8px; background: var(--tint); border: 1px solid #cfe4f1; padding: var(--s3);
   display: flex; flex-direction: column; gap: var(--s2); }
 .cp-verdict { font-size: 20px; line-height: 1.3; font-weight: 650; overflow-wrap: anywhere; }
-.cp-bar { display: grid; grid-template-columns: minmax(48px, max-content) 1fr 48px; gap: var(--s2); align-items: center;
-  font-size: 13px; }
+.cp-bar { display: grid; grid-template-columns: minmax(48px, max-content) 1fr minmax(48px, max-content);
+  gap: var(--s2); align-items: center; font-size: 13px; }
 .cp-bar > :first-child { overflow-wrap: anywhere; max-width: 160px; }
-.cp-bar > :last-child { text-align: right; font-variant-numeric: tabular-nums; }
+.cp-bar > :last-child { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
 .cp-track { height: 10px; border-radius: 5px; background: #dfe4ea; overflow: hidden; }
 .cp-fill { height: 100%; border-radius: 5px; background: var(--primary); }
 

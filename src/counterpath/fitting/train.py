@@ -293,6 +293,14 @@ def torch_subject(module: Any, rows: Tensor, layer: str | None, name: str, class
     return ExplainedModel("torch", name, labels, blockwise_proba(classifier), classifier)
 
 
+def check_class_labels(schema: Schema, classes: Labels) -> None:
+    """Raise an error if the schema has a label for a class that does not exist."""
+    known = [str(label) for label in classes]
+    unknown = [label for label in schema.class_labels if label not in known]
+    if unknown:
+        raise InputError(f"class_labels has {unknown[0]!r}; the classes are {', '.join(map(repr, classes))}")
+
+
 def class_weights(choice: str | Mapping[Any, float] | None, classes: Labels, labels: np.ndarray) -> tuple[float, ...]:
     """How much an error on each class weighs: the same, as scikit-learn's "balanced", or as given."""
     if choice is None:
@@ -357,6 +365,7 @@ def fit_models(
     """
     model, run = config.model, config.run
     classes = _classes(config, encoder, rows, labelled and labelled[0])  # before anything is trained
+    check_class_labels(encoder.schema, classes)
     held_out = hold_out(len(rows), run.seed, labelled and labelled[1]).to(rows.device)
     trained = rows[~held_out]
     generator = fit_generator(trained, encoder, config.sizes, run, config.generator)

@@ -151,6 +151,7 @@ def _add_model(router: APIRouter, dispatcher: Dispatcher, name: str, explainer: 
         classes=[schemas.json_value(label) for label in explainer.classes_],
         method=resolve_method(explainer.method).name,
         methods=schemas.methods(explainer),
+        class_labels=dict(explainer.schema_.class_labels),
         features=[schemas.FeatureCard(**feature) for feature in explainer.schema_.to_json()["features"]],
         verdict=diagnostics.verdict,
         diagnostics=str(diagnostics),

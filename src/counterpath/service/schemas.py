@@ -23,7 +23,7 @@ from counterpath.data import constraints
 from counterpath.data.schema import KINDS, TRANSFORMS, Feature, Schema
 from counterpath.explainer.explainer import Explainer
 from counterpath.explainer.request import OTHER, Request
-from counterpath.explanation import Explanation, StatusCode
+from counterpath.explanation import Explanation, StatusCode, wording
 from counterpath.explanation.milestones import list_milestones
 from counterpath.explanation.tables import (
     ALL,
@@ -167,6 +167,16 @@ class FeatureCard(Response):
     transform: str
     immutable: bool = Field(description="Whether no plan changes it.")
     categories: list[Value] = Field(description="Its values, if it has categories.")
+    actionable: bool = Field(description="Whether people can change it; if not, no plan does unless it is unlocked.")
+    step: float | None = Field(description="Plans have multiples of it; null for any number.")
+    step_from: str = Field(description="Where these begin: zero, or own for the number that a row has.")
+    values: str | list[float] = Field(description="Which numbers plans have: any, observed ones, or these.")
+    min_change: float = Field(description="A plan that changes it does so by at least as much.")
+    label: str = Field(description="What people call it; empty if by its name.")
+    unit: str = Field(description="What its numbers count.", examples=["hours"])
+    description: str = Field(description="What it means.")
+    phrase: str = Field(description="A change of it in words, with {new} and {old}.")
+    category_labels: dict[str, str] = Field(description="What people call its categories.")
 
 
 class ModelCard(Response):
@@ -175,6 +185,7 @@ class ModelCard(Response):
     name: str
     target: str | None = Field(description="The column that the model predicts.")
     classes: list[Value]
+    class_labels: dict[str, str] = Field(description="What people call the classes.")
     method: str = Field(description="The default method.")
     methods: list[str] = Field(description="All methods that can be asked for.")
     features: list[FeatureCard]
@@ -444,11 +455,20 @@ def _whole(value: Any) -> Any:
 
 
 def _description(feature: Feature, explainer: Explainer) -> str:
-    fixed = " No plan changes it." if feature.immutable else ""
+    """What a feature means, what it counts, which values it has, and whether plans change it."""
+    meaning = ": ".join(part.rstrip(".") for part in (feature.label, feature.description) if part)
     if feature.categories:
-        return f"One of: {', '.join(map(str, feature.categories))}.{fixed}"
-    column, encoder = explainer.schema_.index(feature.name), explainer.encoder_
-    return f"From {encoder.low[column]:g} to {encoder.high[column]:g} in the training rows.{fixed}"
+        labels = ((category, feature.category_labels.get(str(category))) for category in feature.categories)
+        values = ", ".join(f"{category} ({label})" if label else str(category) for category, label in labels)
+        values = f"One of: {values}."
+    else:
+        column, encoder = explainer.schema_.index(feature.name), explainer.encoder_
+        low, high = (wording.value(ends[column]) for ends in (encoder.low, encoder.high))
+        values = f"From {low} to {wording.with_unit(feature, high)} in the training rows."
+        values += f" Plans have multiples of {wording.value(feature.step)}." if feature.step else ""
+    held = "" if feature.actionable else " No plan changes it unless it is in `unlock`."
+    held = " No plan changes it." if feature.immutable else held
+    return f"{f'{meaning}. ' if meaning else ''}{values}{held}"
 
 
 def _range(feature: Feature) -> Any:

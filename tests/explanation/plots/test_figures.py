@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
 
+from counterpath.data import Feature, Schema
 from counterpath.explanation import Explanation, StatusCode
 from counterpath.explanation.plots import figures
 from counterpath.explanation.plots.style import MOST_FEATURES, PALETTE
@@ -44,7 +45,7 @@ def test_a_path_shows_only_what_moves_with_its_first_and_last_value(explanation:
     fig = explanation.plot_path("ann")
     labels = [axes.get_ylabel() for axes in fig.axes]
     assert labels == ["probability\nof 1", "uncertainty", "education-num", "hours-per-week", "marital-status"]
-    assert [text.get_text() for text in fig.axes[3].texts] == ["46.23", "40"]
+    assert [text.get_text() for text in fig.axes[3].texts] == ["46.2345678", "40"]
     assert [text.get_text() for text in fig.axes[4].texts] == ["Married", "Non-Married"]
     assert fig.axes[0].lines[1].get_ydata()[0] == 0.5
 
@@ -70,8 +71,8 @@ def test_a_map_has_a_colour_for_each_class_and_ends_where_the_path_ends(explanat
     fig = make(landscape=make_landscape(classes=9, volume=True)).plot_map(["ann"])
     axes = fig.axes[0]
     _, labels = axes.get_legend_handles_labels()
-    assert labels == [*(f"model says {label}" for label in range(9)), "row as asked", "counterfactual"]
-    codes = [item for item in axes.collections if item.get_label().startswith("model says")]
+    assert labels == [*(f"predicted {label}" for label in range(9)), "row as asked", "counterfactual"]
+    codes = [item for item in axes.collections if item.get_label().startswith("predicted")]
     assert [to_hex(item.get_facecolor()[0]) for item in codes[:7]] == [color.lower() for color in PALETTE]
     looks = {(to_hex(item.get_facecolor()[0]), item.get_paths()[0].vertices.shape) for item in codes}
     assert len(looks) == 9
@@ -94,20 +95,21 @@ def test_many_features_are_cut_and_counted() -> None:
     names = [f"f{number}" for number in range(20)]
     steps = pd.DataFrame(np.arange(40.0).reshape(2, 20), columns=names)
     known = pd.DataFrame({"step": [0, 1], "probability": [0.1, 0.9], "uncertainty": [np.nan] * 2})
-    fig = figures.draw_path(known, steps, dict.fromkeys(names, (0.0, 1.0)), "many", ("1", 0.5))
+    schema = Schema(tuple(Feature(name, "continuous") for name in names))
+    fig = figures.draw_path(known, steps, dict.fromkeys(names, (0.0, 1.0)), schema, "many", ("1", 0.5))
     assert len(fig.axes) == 1 + MOST_FEATURES
     assert "5 more features move" in fig.axes[-1].get_xlabel()
     changed = pd.DataFrame(True, index=range(2), columns=names)
-    fig = figures.draw_changes(steps, steps + 1, changed, dict.fromkeys(names, (0.0, 0.0)))
+    fig = figures.draw_changes(steps, steps + 1, changed, dict.fromkeys(names, (0.0, 0.0)), schema)
     assert "5 more features" in fig.get_supxlabel()
 
 
 def test_figures_of_plans_say_that_they_are_plans(plans: Explanation) -> None:
     often, _ = plans.plot_changes().axes
     assert often.get_title() == "How often it changes (5 plans)"
-    assert plans.plot_path("ann", plan=2).get_suptitle().startswith("Row ann, plan 2 of 3: the model says 0")
+    assert plans.plot_path("ann", plan=2).get_suptitle().startswith("Row ann, plan 2 of 3: the model predicts 0")
     assert svg(plans.plot_path(("ann", 2))) == svg(plans.plot_path("ann", plan=2))
-    assert plans.plan(2).plot_path("ann").get_suptitle().startswith("Row ann: the model says 0")
+    assert plans.plan(2).plot_path("ann").get_suptitle().startswith("Row ann: the model predicts 0")
     assert "No plan was found" in plans.select("bob").plot_changes().texts[0].get_text()
 
 
@@ -122,7 +124,7 @@ def test_nothing_to_draw_is_said(empty: Explanation) -> None:
     assert "nothing to draw" in empty.plot_changes().texts[0].get_text()
     assert empty.plot_map().get_suptitle().startswith("Latent map (0 paths")
     bare = make_empty()
-    fig = figures.draw_map(bare.landscape.iloc[:0], bare.paths, "")
+    fig = figures.draw_map(bare.landscape.iloc[:0], bare.paths, bare.schema, "")
     assert "no map" in fig.texts[0].get_text()
     none = make(status=make().status.assign(status=str(StatusCode.NOT_FOUND)))
     assert "nothing to draw" in none.plot_changes().texts[0].get_text()

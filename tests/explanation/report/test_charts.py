@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from counterpath.explanation.report.charts import HEIGHT, MAP, Axis, Map, bar, coordinate
-from tests.explanation.conftest import make_landscape
+from tests.explanation.conftest import SCHEMA, make_landscape
 
 
 def test_a_line_goes_from_left_to_right_and_up_when_values_rise() -> None:
@@ -32,7 +32,7 @@ def test_milestones_are_numbered_where_there_are_several() -> None:
 
 def test_a_map_holds_all_codes_and_paths_in_its_box_and_classes_differ_in_shape_too() -> None:
     path = pd.DataFrame({"map_x": [-9.0, 0.0, 0.0], "map_y": [0.0, 0.0, 0.0]})
-    latent = Map.around(make_landscape(), path)
+    latent = Map.around(make_landscape(), path, SCHEMA)
     points = np.array([[float(v) for v in point.split(",")] for point in latent._points(latent.landscape)])
     assert (points >= 0).all()
     assert (points <= [MAP, latent.height]).all()
@@ -46,9 +46,9 @@ def test_a_map_holds_all_codes_and_paths_in_its_box_and_classes_differ_in_shape_
 @pytest.mark.parametrize("classes", [1, 7])
 def test_a_map_of_one_line_or_of_many_classes_is_drawn(classes: int) -> None:
     flat = make_landscape(classes).assign(map_y=0.0)
-    latent = Map.around(flat, flat.iloc[:0])
+    latent = Map.around(flat, flat.iloc[:0], SCHEMA)
     assert "nan" not in latent.codes + latent.draw([], "none")
-    assert latent.legend.count("model says") == classes
+    assert latent.legend.count("predicted ") == classes
 
 
 def test_bars_are_as_wide_as_their_shares() -> None:

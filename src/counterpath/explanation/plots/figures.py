@@ -1,6 +1,7 @@
 """The figures of explanations, from tables: what changes, one row's path, the latent map, and methods side by side."""
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -14,6 +15,7 @@ from matplotlib.legend import Legend
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
+from counterpath.data.schema import Feature, Schema
 from counterpath.explanation import wording
 from counterpath.explanation.plots.style import COLORS, INK, MOST_FEATURES, MOST_PATHS, PALETTE, SOFT, figure, plain
 from counterpath.explanation.summary import change_shares, commonest_change
@@ -28,6 +30,8 @@ _UP, _DOWN, _OTHER = "#0072B2", "#D55E00", "#8a929c"
 _PALE = ("#c4cad2", "#ecd08a", "#b5d5c5", "#d9c2dd", "#b8d4ea")
 """Classes where paths have the colours of methods, which must stand out."""
 _LABEL_WIDTH = 26  # characters of a label that fit beside a panel
+_CHARACTER = 4.6  # points across of a letter of a value beside a panel
+_LEAST_PAD = 14  # letters between a panel and the name of its feature, where values are short
 _VALUE_WIDTH = 15  # characters of a value that fit between the narrow panels of two methods
 _RASTERIZED = 500  # from so many points on, a drawing of them is smaller as an image than as shapes
 
@@ -37,6 +41,7 @@ def draw_changes(
     new: pd.DataFrame,
     changed: pd.DataFrame,
     ranges: Ranges,
+    schema: Schema,
     path: str | Path | None = None,
     unit: str = "row",
 ) -> Figure:
@@ -47,6 +52,7 @@ def draw_changes(
         new: The rows as returned.
         changed: Which features differ.
         ranges: The features that are numbers; what they change by is drawn as a share of their range.
+        schema: What people call them.
         path: Where to save the figure, if anywhere.
         unit: What a row is.
     """
@@ -64,8 +70,9 @@ def draw_changes(
                 _draw_amounts(amount, y, difference, ranges[name])
             else:
                 _draw_shares(often, y, np.zeros(int(moved.sum())), len(changed))
-                _draw_commonest(amount, y, old[name][moved], new[name][moved])
-        _finish_changes(often, amount, shown, len(changed), len(names) - len(shown), unit)
+                _draw_commonest(amount, y, schema[name], old[name][moved], new[name][moved])
+        titles = [schema[name].title for name in shown]
+        _finish_changes(often, amount, titles, len(changed), len(names) - len(shown), unit)
     return fig
 
 
@@ -91,9 +98,9 @@ def _draw_amounts(axes: Axes, y: int, difference: NDArray[np.float64], limits: t
     axes.plot([middle, middle], [y - 0.31, y + 0.31], color=INK, lw=1.6, zorder=1.5)
 
 
-def _draw_commonest(axes: Axes, y: int, old: pd.Series, new: pd.Series) -> None:
+def _draw_commonest(axes: Axes, y: int, feature: Feature, old: pd.Series, new: pd.Series) -> None:
     """A category has no amount; write its commonest change instead."""
-    change, count = commonest_change(old, new, _short)
+    change, count = commonest_change(old, new, partial(_value, feature))
     look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8, "color": SOFT}
     background = {"facecolor": "white", "edgecolor": "none", "pad": 2}
     text = f"{change}  ({count} of {len(old)})"
@@ -101,7 +108,7 @@ def _draw_commonest(axes: Axes, y: int, old: pd.Series, new: pd.Series) -> None:
 
 
 def _finish_changes(often: Axes, amount: Axes, names: list[str], rows: int, hidden: int, unit: str) -> None:
-    often.set_yticks(range(len(names)), [_short(name) for name in names])
+    often.set_yticks(range(len(names)), [_cut(name) for name in names])
     often.set_ylim(len(names) - 0.5, -0.5)
     often.set(xlim=(0, 1.12), xticks=(0, 0.5, 1), title=f"How often it changes ({wording.counted(rows, unit)})")
     often.xaxis.set_major_formatter(PercentFormatter(1.0))
@@ -125,6 +132,7 @@ def draw_path(
     steps: pd.DataFrame,
     features: pd.DataFrame,
     ranges: Ranges,
+    schema: Schema,
     title: str,
     asked: tuple[str, float],
     path: str | Path | None = None,
@@ -136,6 +144,7 @@ def draw_path(
         steps: One row a step: `step`, `probability`, `uncertainty`.
         features: The features at every step.
         ranges: The features that are numbers; each is drawn over this range, widened by the path.
+        schema: What people call them.
         title: The heading.
         asked: The target, in words, and the confidence.
         path: Where to save the figure, if anywhere.
@@ -155,8 +164,10 @@ def draw_path(
             panels[1].plot(step, steps["uncertainty"], color=PALETTE[3], marker=_marker(step), ms=3)
             panels[1].set_ylabel("uncertainty", rotation=0, ha="right", va="center")
             panels[1].yaxis.set_major_locator(MaxNLocator(3))
+        pad = _CHARACTER * max([_LEAST_PAD, *(len(_value(schema[name], features[name].array[0])) for name in shown)])
         for axes, name in zip(panels[len(panels) - len(shown) :], shown, strict=True):
-            _draw_feature(axes, step, features[name], ranges.get(name))
+            _draw_feature(axes, step, schema[name], features[name], ranges.get(name))
+            axes.yaxis.labelpad = pad
         hidden = len(moving) - len(shown)
         panels[-1].set_xlabel("step" + (f"   ({hidden} more features move)" if hidden else ""))
         panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -170,7 +181,7 @@ def _draw_probability(axes: Axes, step: Any, probability: Any, outcome: str, con
     axes.plot(step, probability, color=_UP, marker=_marker(step), ms=3)
     axes.axhline(confidence, color=INK, lw=0.9, ls="--")
     axes.annotate(
-        f"asked: {wording.value(confidence)}",
+        f"asked: {wording.rounded(confidence)}",
         (0, confidence),
         xycoords=("axes fraction", "data"),
         textcoords="offset points",
@@ -178,7 +189,7 @@ def _draw_probability(axes: Axes, step: Any, probability: Any, outcome: str, con
         fontsize=8,
     )
     axes.set(ylim=(-0.03, 1.03), yticks=(0, 0.5, 1))
-    axes.set_ylabel(f"probability\nof {_short(outcome)}", rotation=0, ha="right", va="center")
+    axes.set_ylabel(f"probability\nof {_cut(outcome)}", rotation=0, ha="right", va="center")
     _write_end(axes, probability[-1], wording.probability(probability[-1]))
 
 
@@ -189,7 +200,9 @@ def _number_milestones(axes: Axes, step: Any, probability: Any) -> None:
         axes.annotate(str(number), where, ha="center", va="center", fontsize=6, color="white", zorder=4)
 
 
-def _draw_feature(axes: Axes, step: Any, values: pd.Series, limits: tuple[float, float] | None) -> None:
+def _draw_feature(
+    axes: Axes, step: Any, feature: Feature, values: pd.Series, limits: tuple[float, float] | None
+) -> None:
     """One feature along the path: numbers as a line over their range, categories as steps."""
     if limits is None:
         codes, _ = pd.factorize(values.astype(object))
@@ -199,11 +212,10 @@ def _draw_feature(axes: Axes, step: Any, values: pd.Series, limits: tuple[float,
         heights = values.to_numpy(float)
         bounds = (min(limits[0], heights.min()), max(limits[1], heights.max()))
         axes.plot(step, heights, color=PALETTE[4], marker=_marker(step), ms=3)
-    axes.set_ylabel(_short(str(values.name)), rotation=0, ha="right", va="center", labelpad=64)
+    axes.set_ylabel(_cut(feature.title), rotation=0, ha="right", va="center")
     _frame_feature(axes, *bounds, margin=0.14 * (bounds[1] - bounds[0]))
-    change = wording.change("", values.iloc[0], values.iloc[-1], ordered=False)
-    _write_end(axes, heights[-1], _short(change.new, 22))
-    _write_end(axes, heights[0], _short(change.old, 14), at_start=True)
+    _write_end(axes, heights[-1], _value(feature, values.array[-1], unit=True))
+    _write_end(axes, heights[0], _value(feature, values.array[0]), at_start=True)
 
 
 def _frame_feature(axes: Axes, low: float, high: float, margin: float) -> None:
@@ -220,12 +232,15 @@ def _write_end(axes: Axes, height: float, text: str, size: float = 8, *, at_star
     axes.annotate(text, (0 if at_start else 1, height), xycoords=("axes fraction", "data"), **look)
 
 
-def draw_map(landscape: pd.DataFrame, paths: pd.DataFrame, note: str, path: str | Path | None = None) -> Figure:
+def draw_map(
+    landscape: pd.DataFrame, paths: pd.DataFrame, schema: Schema, note: str, path: str | Path | None = None
+) -> Figure:
     """Draw the latent map: codes in the colour of the class the model predicts, and paths on top.
 
     Args:
         landscape: `map_x`, `map_y`, `predicted` and, if known, `volume`, which is drawn as a grey background.
         paths: `row`, `map_x`, `map_y`, in the order of the steps.
+        schema: What people call the classes.
         note: What the map shows, as its subtitle.
         path: Where to save the figure, if anywhere.
     """
@@ -237,7 +252,7 @@ def draw_map(landscape: pd.DataFrame, paths: pd.DataFrame, note: str, path: str 
             x, y, volume = (landscape[name] for name in ("map_x", "map_y", "volume"))
             filled = axes.tricontourf(x, y, volume, levels=8, cmap="Greys", alpha=0.45, zorder=0)
             fig.colorbar(filled, ax=axes, label="volume", shrink=0.5, pad=0.01)
-        _draw_codes(axes, landscape)
+        _draw_codes(axes, landscape, schema)
         drawn = _draw_paths(axes, paths)
         axes.set(xlabel="map x", ylabel="map y", aspect="equal", xticks=(), yticks=())
         axes.set_title(plain(note), fontsize=9, color=SOFT)
@@ -259,7 +274,7 @@ def _is_flat(points: Any) -> bool:
     return len(points) >= 3 and int(np.linalg.matrix_rank(points - points.mean(axis=0))) == 2
 
 
-def _draw_codes(axes: Axes, landscape: pd.DataFrame) -> None:
+def _draw_codes(axes: Axes, landscape: pd.DataFrame, schema: Schema) -> None:
     size = float(np.clip(6000 / max(len(landscape), 1), 4, 24))
     looks = cycle((color, marker) for marker in "osv^D" for color in PALETTE)
     for (label, group), (color, marker) in zip(landscape.groupby("predicted", observed=True), looks, strict=False):
@@ -272,7 +287,7 @@ def _draw_codes(axes: Axes, landscape: pd.DataFrame) -> None:
             alpha=0.6,
             lw=0,
             rasterized=True,
-            label=f"model says {_short(wording.value(label))}",
+            label=f"predicted {_cut(wording.class_text(schema, label))}",
             zorder=1,
         )
 
@@ -297,6 +312,7 @@ def draw_side_by_side(
     paths: Mapping[str, pd.DataFrame],
     features: Mapping[str, pd.DataFrame],
     numeric: Collection[str],
+    schema: Schema,
     title: str,
     asked: tuple[str, float],
     path: str | Path | None = None,
@@ -311,6 +327,7 @@ def draw_side_by_side(
         paths: By the name of the method one row a step: `step`, `probability`, `map_x`, `map_y`.
         features: By the name of the method the features at every step.
         numeric: The features that are numbers.
+        schema: What people call them.
         title: The heading.
         asked: The target, in words, and the confidence.
         path: Where to save the figure, if anywhere.
@@ -322,7 +339,7 @@ def draw_side_by_side(
         fig.suptitle(plain(title), fontsize=11, color=INK)
         parts: Any = fig.subfigures(2, 1, height_ratios=(3.6, 0.6 + sum(heights)))
         above, below = parts
-        _draw_methods_on_map(above.subplots(), above, landscape, paths)
+        _draw_methods_on_map(above.subplots(), above, landscape, paths, schema)
         panels = below.subplots(
             len(heights), len(paths), sharex=True, sharey="row", height_ratios=heights, squeeze=False
         )
@@ -334,7 +351,7 @@ def draw_side_by_side(
         shares = {name: _shares(steps) for name, steps in paths.items()}
         for row, feature in zip(panels[1:], shown, strict=True):
             values = {name: frame[feature] for name, frame in features.items()}
-            _draw_feature_by_method(row, values, shares, feature in numeric)
+            _draw_feature_by_method(row, schema[feature], values, shares, feature in numeric)
         for axes in panels[-1]:
             axes.set(xlim=(-0.04, 1.04), xticks=())
         hidden = len(moving) - len(shown)
@@ -351,10 +368,12 @@ def _moving(paths: Sequence[pd.DataFrame]) -> list[str]:
     return sorted((name for name in names if moved[name]), key=lambda name: (-changed[name], -moved[name]))
 
 
-def _draw_methods_on_map(axes: Axes, fig: Any, landscape: pd.DataFrame, paths: Mapping[str, pd.DataFrame]) -> None:
+def _draw_methods_on_map(
+    axes: Axes, fig: Any, landscape: pd.DataFrame, paths: Mapping[str, pd.DataFrame], schema: Schema
+) -> None:
     if len(landscape):
         for (label, group), color in zip(landscape.groupby("predicted", observed=True), _PALE, strict=False):
-            text = plain(f"model says {wording.value(label)}")
+            text = plain(f"predicted {wording.class_text(schema, label)}")
             axes.scatter(group["map_x"], group["map_y"], s=5, color=color, lw=0, rasterized=True, label=text, zorder=1)
     start = next(iter(paths.values())).iloc[0]
     look: Any = {"s": 46, "color": "white", "edgecolor": INK, "lw": 1.3, "zorder": 6}
@@ -384,7 +403,7 @@ def _draw_method_probability(axes: Axes, name: str, steps: pd.DataFrame, confide
 
 
 def _draw_feature_by_method(
-    row: Any, values: Mapping[str, pd.Series], shares: Mapping[str, Any], is_numeric: bool
+    row: Any, feature: Feature, values: Mapping[str, pd.Series], shares: Mapping[str, Any], is_numeric: bool
 ) -> None:
     """One feature along the path of every method, over one scale; what does not change is grey."""
     together = pd.concat([one.astype(object) for one in values.values()])
@@ -395,11 +414,10 @@ def _draw_feature_by_method(
         style = {} if is_numeric else {"drawstyle": "steps-post"}
         axes.plot(shares[name], heights, color=_color(name) if _differs(one) else "#c3c9d0", lw=1.6, **style)
         if _differs(one.iloc[[0, -1]]):
-            change = wording.change("", one.iloc[0], one.iloc[-1], ordered=False)
-            _write_end(axes, heights[-1], _short(change.new, _VALUE_WIDTH), 7.5)
+            _write_end(axes, heights[-1], _value(feature, one.array[-1], _VALUE_WIDTH), 7.5)
         _frame_feature(axes, low, high, margin=0.18 * ((high - low) or 1.0))
-    first = next(iter(values.values()))
-    label = f"{_short(str(first.name), 24)}\n{_short(first.iloc[0], _VALUE_WIDTH)}"
+    first = next(iter(values.values())).array[0]
+    label = f"{_cut(feature.title, 24)}\n{_value(feature, first, _VALUE_WIDTH, unit=True)}"
     row[0].set_ylabel(label, rotation=0, ha="right", va="center", fontsize=8)
 
 
@@ -426,6 +444,11 @@ def _marker(step: Any) -> str:
     return "o" if len(step) <= 40 else ""  # dots of more steps run into each other
 
 
-def _short(given: Any, width: int = _LABEL_WIDTH) -> str:
-    text = wording.value(given)
+def _value(feature: Feature, given: Any, width: int = _LABEL_WIDTH, *, unit: bool = False) -> str:
+    """A value of a feature; only the names of categories are cut, for a number without its last digits is another."""
+    text = wording.amount(feature, given) if unit else wording.shown(feature, given)
+    return _cut(text, width) if feature.categories else plain(text)
+
+
+def _cut(text: str, width: int = _LABEL_WIDTH) -> str:
     return plain(text if len(text) <= width else text[: width - 1] + "…")

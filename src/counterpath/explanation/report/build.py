@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from counterpath.data import constraints
-from counterpath.data.schema import Feature
+from counterpath.data.schema import Feature, Schema
 from counterpath.data.status import StatusCode
 from counterpath.explanation import wording
 from counterpath.explanation.milestones import list_milestones, steps_between
@@ -28,7 +28,7 @@ from counterpath.explanation.plots.style import MOST_PATHS
 from counterpath.explanation.report import charts
 from counterpath.explanation.report.charts import Axis, Map
 from counterpath.explanation.result import Explanation
-from counterpath.explanation.summary import COMMON, By, both_tables, tally
+from counterpath.explanation.summary import COMMON, By, both_tables, tally, with_labels
 from counterpath.explanation.tables import path_features
 from counterpath.explanation.wording import MEANINGS, ROW_MEANINGS, Person, Row
 from counterpath.utils.errors import InputError
@@ -49,6 +49,7 @@ MEASURES = ("confidence", "l0", "l1", "ld", "ynn", "redundancy", "violation", "c
 _FEATURES_AT_FIRST = 8  # that have bars on the first page: with them it is still one page of paper
 _NAMES_AT_A_GLANCE = 4  # of changed features in the list of everybody: a line each
 _PROBABILITIES = (0.0, 1.0)  # the scale of every probability, so that charts can be compared
+_NOT_ACTIONABLE = "people cannot usually change it"
 _DIRECTIONS = {constraints.UP: "may only rise", constraints.DOWN: "may only fall"}
 
 
@@ -94,7 +95,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    forms = (wording.value, wording.probability, wording.outcome, wording.which, charts.coordinate)
+    forms = (wording.rounded, wording.probability, wording.outcome, wording.which, charts.coordinate)
     made.filters |= {form.__name__: form for form in forms}
     return made
 
@@ -159,21 +160,30 @@ def write(
         raise InputError(f"pages is {pages!r}; expected how many people get a page, a whole number from 0")
     method, several = str(result.request["method"]), result.plans > 1
     unit = "people" if several else "rows"
-    latent = Map.around(result.landscape, result.paths) if len(result.landscape) else None
-    models = _models(result.quality) if "verdict" in result.quality else {}
-    comparison = both_tables({method: result.plan(1)} | {name: other.plan(1) for name, other in baselines.items()})
-    groups = {_name(each): result.summary(each) for each in ([by] if isinstance(by, str | pd.Series) else by)}
+    latent = Map.around(result.landscape, result.paths, result.schema) if len(result.landscape) else None
+    models = _models(result.quality, result.schema) if "verdict" in result.quality else {}
+    compared = {method: result} | baselines
+    comparison = both_tables({name: each.plan(1) if each.plans > 1 else each for name, each in compared.items()})
+    groups = [
+        with_labels(result.summary(each), result.schema) for each in ([by] if isinstance(by, str | pd.Series) else by)
+    ]
     sheets = _sheets(result, pages, latent)
 
     heading = "Beside other methods" if len(comparison) > 1 else "In numbers"
     sections = [Section(heading, "methods", _methods(comparison, method) | {"several": several}, "page")]
     if groups:
         sections.append(Section("By subgroup", "groups", _groups(groups, comparison)))
-    sections += [Section(name, "listing", Table.from_frame(each.map(wording.value))) for name, each in tables.items()]
+    sections += [
+        Section(name, "listing", Table.from_frame(each.map(partial(wording.rounded, digits=4))))
+        for name, each in tables.items()
+    ]
     if latent is not None:
         sections.append(Section("Where the paths lead", "latent_map", _map(result, latent)))
     if models or result.diagnostics:
         sections.append(Section("Are the models good enough?", "models", models or result.diagnostics))
+    meanings = _meanings(result.schema)
+    if meanings.rows:
+        sections.append(Section("What the features are", "listing", meanings))
     sections.append(Section("How this was made", "provenance", _provenance(result, about)))
     sections.append(Section(f"All {unit} at a glance", "overview", _overview(result, len(sheets), unit), "page"))
     if sheets:
@@ -197,21 +207,21 @@ def _key_numbers(result: Explanation, unit: str) -> dict[str, str]:
     """What to know first, each number by its name."""
     row, several = result.summary().iloc[0], result.plans > 1
     gaps = {"of them only across a gap": wording.percent(row["gaps"])} if row["gaps"] > 0 else {}
-    each = {"plans each, mean": wording.value(row["plans"], digits=2)} if several else {}
+    each = {"plans each, mean": wording.rounded(row["plans"], 2)} if several else {}
     return {
         unit: wording.value(row["n"]),
         "searched": wording.value(row["explained"]),
         "of them with a plan" if several else "of them found": wording.percent(row["found"]),
         **gaps,
         **each,
-        "features changed, mean": wording.value(row["l0"], digits=2),
-        "steps, mean": wording.value(row["steps"], digits=2),
+        "features changed, mean": wording.rounded(row["l0"], 2),
+        "steps, mean": wording.rounded(row["steps"], 2),
     }
 
 
 def _most_changed(result: Explanation) -> dict[str, Any]:
     """What changes most, as bars; the rest by name."""
-    features = tally(*result._found, result._numeric)
+    features = tally(*result._found, result._numeric, result.schema)
     rows = []
     for each in features[:_FEATURES_AT_FIRST]:
         other = max(each.share - each.up - each.down, 0.0)
@@ -236,16 +246,16 @@ def _methods(comparison: Mapping[str, pd.DataFrame], own: str) -> dict[str, Any]
     return {"tables": tables, "is_alone": len(tables) == 1, "common": common, "terms": _terms(comparison.values())}
 
 
-def _groups(groups: Mapping[str, pd.DataFrame], comparison: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
+def _groups(groups: Sequence[pd.DataFrame], comparison: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
     """The summary by subgroup, with a mark at small ones; meanings that the comparison has are not said again."""
     tables = []
-    for by, table in groups.items():
-        few = table["explained"].to_numpy(int) < FEW
-        labels = [f"{label} *" if mark else label for label, mark in zip(_labels(table), few, strict=True)]
+    for table in groups:
+        few, by = table["explained"].to_numpy(int) < FEW, table.index.name
+        labels = [f"{label} *" if mark else label for label, mark in zip(table.index, few, strict=True)]
         marked = table.set_axis(pd.Index(labels, name=by), axis=0)
         tables.append((_readable(marked, caption=f"By {by}.", css="wide"), bool(few.any())))
     known = _terms(comparison.values())
-    new = {label: text for label, text in _terms(groups.values()).items() if label not in known}
+    new = {label: text for label, text in _terms(groups).items() if label not in known}
     return {"tables": tables, "few": FEW, "terms": new}
 
 
@@ -254,25 +264,13 @@ def _readable(table: pd.DataFrame, **other: str) -> Table:
     meanings = {str(name): MEANINGS.get(str(name), wording.Meaning(str(name), "")) for name in table}
     cells = [[meaning.form(value) for value in table[name]] for name, meaning in meanings.items()]
     columns = (str(table.index.name or ""), *(meaning.label for meaning in meanings.values()))
-    return Table(columns, list(zip(_labels(table), *cells, strict=True)), **other)
-
-
-def _labels(table: pd.DataFrame) -> list[str]:
-    parts = (label if isinstance(label, tuple) else (label,) for label in table.index.tolist())
-    return [", ".join(wording.value(part) for part in label) for label in parts]
+    return Table(columns, list(zip(map(wording.value, table.index), *cells, strict=True)), **other)
 
 
 def _terms(tables: Iterable[pd.DataFrame]) -> dict[str, str]:
     """What the columns of tables mean, by what they are called."""
     names = (str(name) for table in tables for name in table)
     return {MEANINGS[name].label: MEANINGS[name].text for name in names if name in MEANINGS}
-
-
-def _name(by: By) -> str:
-    """What a summary is grouped by, in words."""
-    if isinstance(by, pd.Series):
-        return str(by.name if by.name is not None else "group")
-    return by if isinstance(by, str) else wording.listed(list(by))
 
 
 def _map(result: Explanation, latent: Map) -> dict[str, Any]:
@@ -294,35 +292,36 @@ _VERDICTS = {
 }
 
 
-def _models(quality: Mapping[str, Any]) -> dict[str, Any]:
+def _models(quality: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
     """How good the models behind an explanation are: what is wrong first, then every number, with what it means."""
     level = quality["verdict"]
     where = "held-out rows" if quality["held_out"] else "training rows, because the table is small"
     kept = pd.DataFrame(quality["reconstruction"])
     shares = {name: kept[name].map(_percent) for name in ("kept", "guessing")}
-    errors = kept["mean error"].map(lambda error: error if error == "–" else wording.value(float(error)))
-    kept = kept.assign(**shares, **{"mean error": errors})
+    errors = kept["mean error"].map(lambda error: error if error == "–" else wording.rounded(float(error), 4))
+    titles = kept["feature"].replace(wording.titles(schema))
+    kept = kept.assign(**shares, **{"feature": titles, "mean error": errors})
     return {
         "level": level,
         "css": {"bad": "alarm", "good": "good"}.get(level, "fair"),
         "measured": f"{quality['rows']} {where}",
         "advice": _VERDICTS.get(level, ""),
         "findings": quality["findings"],
-        "numbers": Table(("what was measured", "value", "meaning"), _model_numbers(quality)),
+        "numbers": Table(("what was measured", "value", "meaning"), _model_numbers(quality, schema)),
         "kept": Table.from_frame(kept.rename(columns={"kept": "kept by the model", "guessing": "kept by guessing"})),
     }
 
 
-def _model_numbers(quality: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+def _model_numbers(quality: Mapping[str, Any], schema: Schema) -> list[tuple[str, str, str]]:
     rows: list[tuple[str, str, str]] = []
     if quality["accuracy"] is not None:
         meaning = "how often the model under explanation is right, each class counting the same; 100 % is always"
         rows.append(("balanced accuracy", _percent(quality["accuracy"]), meaning))
     shares = zip(quality["coverage"]["class"], quality["coverage"]["share"], strict=True)
     meaning = "share of the training rows that the model puts into this class: people who show what it takes"
-    rows += [(f"decided {label}", _percent(share), meaning) for label, share in shares]
+    rows += [(f"decided {wording.class_text(schema, label)}", _percent(share), meaning) for label, share in shares]
     if quality["calibration"] is not None:
-        on, off = (wording.value(quality["calibration"][name], digits=3) for name in ("sigma_on", "sigma_off"))
+        on, off = (wording.rounded(quality["calibration"][name]) for name in ("sigma_on", "sigma_off"))
         auc, share = (_percent(quality["calibration"][name]) for name in ("auc", "sigma_share"))
         rows += [
             ("uncertainty on the data", on, "how unsure the generative model is where people are"),
@@ -345,12 +344,21 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f} %" if share == share else "–"
 
 
+def _meanings(schema: Schema) -> Table:
+    """What is known of the features beside what people call them."""
+    known = [feature for feature in schema if feature.label or feature.unit or feature.description]
+    rows = [(feature.title, feature.unit, feature.description, feature.name) for feature in known]
+    return Table(("feature", "unit", "meaning", "column"), rows)
+
+
 def _provenance(result: Explanation, about: Mapping[str, str]) -> dict[str, Any]:
     """How it was made, so that it can be made again."""
     facts = [(name, wording.value(value)) for name, value in about.items()]
     return {
         "facts": Table(("what", "value"), facts + wording.describe_provenance(result.provenance)),
-        "asked": Table(("part of the request", "value", "meaning"), wording.describe_request(result.request)),
+        "asked": Table(
+            ("part of the request", "value", "meaning"), wording.describe_request(result.request, result.schema)
+        ),
         "json": json.dumps(result.request, ensure_ascii=False),
     }
 
@@ -360,7 +368,7 @@ def _overview(result: Explanation, pages: int, unit: str) -> dict[str, Any]:
     rows = []
     for number, person in enumerate(result._people(MOST_LISTED) if len(result) else [], start=1):
         row = person.first
-        names = [change.feature for change in row.changes] if row.status.found else []
+        names = [change.name for change in row.changes] if row.status.found else []
         more = f" and {len(names) - _NAMES_AT_A_GLANCE} more" if len(names) > _NAMES_AT_A_GLANCE else ""
         now, then = wording.probability(row.p_before), wording.probability(row.p_after)
         rows.append(
@@ -446,10 +454,12 @@ def _compared(rows: Sequence[Row]) -> list[Table]:
     for start in range(0, len(rows), PLANS_IN_A_TABLE) if len(rows) > 1 else ():
         some = rows[start : start + PLANS_IN_A_TABLE]
         changes = [{change.feature: change for change in row.changes} for row in some]
-        features = list(dict.fromkeys(feature for each in changes for feature in each))
-        # One plan may need more digits than another to tell old from new.
-        now = {f: max((each[f].old for each in changes if f in each), key=len) for f in features}
-        cells = [[f, now[f], *(each[f].new if f in each else "" for each in changes)] for f in features]
+        first = {name: change for each in reversed(changes) for name, change in each.items()}
+        features = dict.fromkeys(name for each in changes for name in each)
+        cells = [
+            [first[name].name, first[name].old, *(each[name].then if name in each else "" for each in changes)]
+            for name in features
+        ]
         tables.append(Table(["feature", "now", *(f"plan {row.plan}" for row in some)], cells))
     return tables
 
@@ -465,15 +475,15 @@ def _costs(plans: Sequence[Plan]) -> Table | None:
     return Table(["measure", *heads, "meaning"], rows, css="costs")
 
 
-def _facts(result: Explanation, position: int, person: Person) -> list[tuple[str, str, list[str], list[str]]]:
+def _facts(result: Explanation, position: int, person: Person) -> list[tuple[Feature, str, list[str], list[str]]]:
     """Every feature of a person, its value, what holds it, for instance "immutable", and what else to know about it."""
-    values, imputed = result.factuals.iloc[position], result.status["imputed"].iloc[position]
+    imputed = result.status["imputed"].iloc[position]
     changed = {change.feature for row in person.found for change in row.changes}
     marks = {"filled in": imputed, "changes": changed}
     return [
         (
-            feature.name,
-            wording.value(values[feature.name]),
+            feature,
+            wording.amount(feature, result.factuals[feature.name].array[position]),
             _constraints(feature, result.request),
             [mark for mark, names in marks.items() if feature.name in names],
         )
@@ -488,6 +498,7 @@ def _constraints(feature: Feature, request: Mapping[str, Any]) -> list[str]:
     direction = request.get("directions", {}).get(feature.name)
     span = request.get("ranges", {}).get(feature.name)
     return [
+        *([_NOT_ACTIONABLE] if not feature.actionable and feature.name not in request.get("unlock", ()) else []),
         *(["locked"] if feature.name in request.get("lock", ()) else []),
         *([_DIRECTIONS[direction]] if direction else []),
         *([constraints.describe_range(feature, tuple(span))] if span else []),
@@ -507,8 +518,8 @@ def _plan(result: Explanation, row: Row, path: pd.DataFrame, measures: pd.Series
     return Plan(
         row=row,
         points=path,
-        lines=_lines(row, path, features, detours, result._ranges, stops) if len(path) > 1 else [],
-        changes=Table(("feature", "now", "then"), [(change.feature, change.old, change.new) for change in row.changes]),
+        lines=_lines(row, path, features, detours, result, stops) if len(path) > 1 else [],
+        changes=Table(("feature", "now", "then"), [(change.name, change.old, change.then) for change in row.changes]),
         hidden=len(detours) - MOST_DETOURS,
         measures={str(name): float(value) for name, value in measures.items()},
     )
@@ -519,25 +530,30 @@ def _lines(
     path: pd.DataFrame,
     features: pd.DataFrame,
     detours: Sequence[str],
-    ranges: Mapping[str, tuple[float, float]],
+    result: Explanation,
     stops: Sequence[int],
 ) -> list[tuple[str, str, str, Markup]]:
     """Probability, uncertainty, what changes, and what moves and ends as it was, each along the path."""
     axis = Axis(path["step"].to_numpy(float), stops)
     values = path["probability"].to_numpy(float)
-    name = f"probability of {wording.outcome(row.target)}, {wording.value(row.confidence)} asked"
+    name, ranges = (
+        f"probability of {wording.outcome(row.target)}, {wording.rounded(row.confidence)} asked",
+        result._ranges,
+    )
     chart = axis.line(values, _PROBABILITIES, "p", level=row.confidence) + axis.numbers(values, _PROBABILITIES)
     lines = [(name, wording.probability(values[0]), wording.probability(values[-1]), chart)]
     uncertainty = path["uncertainty"].to_numpy(float)
     if np.isfinite(uncertainty).all():
-        now, then = (wording.value(value, digits=2) for value in uncertainty[[0, -1]])
+        now, then = (wording.rounded(value, 2) for value in uncertainty[[0, -1]])
         lines.append(("uncertainty", now, then, axis.line(uncertainty, (0.0, float(uncertainty.max())), "u")))
     for change in row.changes:
         chart = _feature_chart(axis, features[change.feature], ranges.get(change.feature))
-        lines.append((change.feature, change.old, change.new, chart))
-    for name in detours[:MOST_DETOURS]:
-        value = wording.value(features[name].iloc[0])
-        lines.append((name, value, value, _feature_chart(axis, features[name], ranges.get(name), is_detour=True)))
+        lines.append((change.name, change.old, change.then, chart))
+    for feature in (result.schema[name] for name in detours[:MOST_DETOURS]):
+        values = features[feature.name]
+        chart = _feature_chart(axis, values, ranges.get(feature.name), is_detour=True)
+        now, then = wording.shown(feature, values.array[0]), wording.amount(feature, values.array[0])
+        lines.append((feature.title, now, then, chart))
     return lines
 
 

@@ -15,6 +15,7 @@ import pandas as pd
 from markupsafe import Markup, escape
 from numpy.typing import NDArray
 
+from counterpath.data.schema import Schema
 from counterpath.explanation import wording
 from counterpath.explanation.plots.style import INK, PALETTE
 
@@ -86,22 +87,24 @@ class Map:
 
     Attributes:
         landscape: `map_x`, `map_y` and `predicted` of training rows.
+        schema: What people call the classes.
         low: The smallest x and y on any map.
         high: The largest ones.
     """
 
     landscape: pd.DataFrame
+    schema: Schema
     low: tuple[float, float]
     high: tuple[float, float]
 
     @classmethod
-    def around(cls, landscape: pd.DataFrame, paths: pd.DataFrame) -> "Map":
+    def around(cls, landscape: pd.DataFrame, paths: pd.DataFrame, schema: Schema) -> "Map":
         """A map that is large enough for all codes and paths."""
         both = pd.concat([frame[["map_x", "map_y"]] for frame in (landscape, paths)]).to_numpy(float)
         low, high = both.min(axis=0), both.max(axis=0)
         room = _ROOM * max(*(high - low), 1e-9)  # a single point has a map, too
         (left, bottom), (right, top) = low - room, high + room
-        return cls(landscape, (float(left), float(bottom)), (float(right), float(top)))
+        return cls(landscape, schema, (float(left), float(bottom)), (float(right), float(top)))
 
     @property
     def height(self) -> float:
@@ -144,7 +147,8 @@ class Map:
     def legend(self) -> Markup:
         """What dots and signs stand for."""
         dot = '<path d="M5 5h.1" stroke="{}" stroke-width="7" stroke-linecap="{}"/>'
-        signs = [(dot.format(*look), f"model says {wording.value(label)}") for label, _, *look in self._classes]
+        names = [f"predicted {wording.class_text(self.schema, label)}" for label, *_ in self._classes]
+        signs = [(dot.format(*look), name) for name, (_, _, *look) in zip(names, self._classes, strict=True)]
         signs += [(_start("5,5"), "row as asked"), (_end("5,5"), "where the path ends")]
         items = "".join(
             f'<span><svg viewBox="0 0 10 10" aria-hidden="true">{sign}</svg>{escape(text)}</span>'
