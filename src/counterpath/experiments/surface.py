@@ -208,7 +208,7 @@ def build_roadmap(vae: VAE, classifier: LogOdds, rows: Float[Tensor, "m D"]) -> 
 
 
 def across(scene: Scene, start: int, goal: int, steps: int) -> Float[Tensor, "t d"]:
-    """The codes of the path that `geodesic` takes from a factual to one training row, as if nobody else were accepted."""
+    """The codes of the path of `geodesic` from a factual to one training row, as if nobody else were accepted."""
     with torch.no_grad():
         z = map_blocks(scene.vae.encode, scene.train.x)
         x = map_blocks(scene.vae.decode, z)
