@@ -2,8 +2,8 @@
 
     python -m benchmarks.pictures docs/images       methods-adult.png and gallery.png
 
-`python -m benchmarks.explorer --pictures docs/images` takes those of the explorer; `counterpath reproduce surface --preset
-paper --seeds 0 --out DIR` draws the teaser (DIR/figures/teaser.png) and methods-surface.png (DIR/figures/side-by-side.png).
+`python -m benchmarks.explorer --pictures docs/images` takes those of the explorer. `counterpath reproduce surface
+--preset paper --seeds 0 --out DIR` draws figures/teaser.png, and figures/side-by-side.png (methods-surface).
 """
 
 import argparse
