@@ -28,7 +28,7 @@ PARAMETERS: dict[str, Any] = {"method": "geodesic", "hidden": (256, 128), "epoch
 """A smaller and shorter fit than the default one: good enough for Adult, and done in a minute or two on two cores."""
 DATA = "adult"
 TITLE = "Adult: what would have to change for an income of over 50,000 dollars"
-PLANS = 3
+PLANS = 3  # a choice, and still on one screen
 COMPARED = ("sgd", "rsgd", "face", "nearest")
 """Beside the method of the demo: those that are done in seconds."""
 _SENTENCES = 4  # enough to see what they are like; the report has all of them
