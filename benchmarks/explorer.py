@@ -17,7 +17,13 @@ from tests.browsing import chromium
 from tests.explorer.actions import choose, find, first_plan, press
 from tests.explorer.processes import run_explorer
 
+from counterpath.cli.demo import DATA
+from counterpath.data import datasets
+
 METHODS = ("geodesic", "rsgd")
+PERSON = 3150
+"""Of the test rows: who is in the pictures, with LOCKED."""
+LOCKED = ("Capital gain", "Capital loss")
 _WAIT = 60_000
 """Milliseconds: on a busy machine the model of the demo is fitted first."""
 
@@ -33,7 +39,12 @@ def main() -> None:
         chromium() as browser,
     ):
         measure(opened(browser, address, 1280), arguments.people)
-        if arguments.pictures is not None:
+    if arguments.pictures is None:
+        return
+    with tempfile.TemporaryDirectory() as name, chromium() as browser:
+        folder = Path(name)
+        datasets.load(DATA).test.loc[[PERSON]].to_csv(folder / "people.csv", index=False)
+        with run_explorer(folder, "--rows", "people.csv") as address:
             for name, width, height in (("explorer", 1280, 1560), ("explorer-phone", 390, 1560)):
                 photograph(opened(browser, address, width), arguments.pictures / f"{name}.png", height)
 
@@ -42,7 +53,7 @@ def opened(browser: Browser, address: str, width: int) -> Page:
     page = browser.new_page(viewport={"width": width, "height": 900})
     page.set_default_timeout(_WAIT)
     page.goto(address)
-    page.get_by_text("The model says").first.wait_for()
+    page.get_by_text("The model predicts").first.wait_for()
     return page
 
 
@@ -63,10 +74,13 @@ def measure(page: Page, people: int) -> None:
 
 
 def photograph(page: Page, path: Path, height: int) -> None:
+    for feature in LOCKED:
+        page.get_by_role("switch", name=f"Lock {feature}", exact=True).click()
     find(page)
     press(page, "Compare methods")
     page.locator("#map .main-svg").first.wait_for()
     page.set_viewport_size({"width": page.viewport_size["width"], "height": height})  # type: ignore[index]
+    page.evaluate("window.scrollTo(0, 0)")
     if page.viewport_size["width"] < 900:  # type: ignore[index]
         page.locator("#plans").scroll_into_view_if_needed()
         page.evaluate("document.querySelector('#plans').scrollIntoView()")

@@ -42,7 +42,7 @@ def test_the_code_of_the_guide_runs_in_one_go(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "12 found" in done.stdout
+    assert "4 rows: 4 found" in done.stdout
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from counterpath.data import datasets
@@ -19,7 +20,9 @@ def test_the_ten_lines_of_python_run_and_find_counterfactuals(
 ) -> None:
     whole = datasets.load("adult")
     assert len(whole.train) > 5000
-    first = replace(whole, train=whole.train[:rows], test=whole.test[:rows])
+    known = {name: whole.train[name][:rows].unique() for name in whole.schema.names if whole.schema[name].categories}
+    is_known = pd.concat([whole.test[name].isin(values) for name, values in known.items()], axis=1).all(axis=1)
+    first = replace(whole, train=whole.train[:rows], test=whole.test[is_known][:rows])
     monkeypatch.setattr(datasets, "load", {"adult": first}.__getitem__)
     code = re.search(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
     assert code is not None

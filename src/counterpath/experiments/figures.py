@@ -9,14 +9,14 @@ import pandas as pd
 import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
+from matplotlib.patches import Circle
 from matplotlib.patheffects import withStroke
 from torch import Tensor
 
 from counterpath.data.surface import HOLE_RADIUS, chart_of, enters_hole
-from counterpath.experiments.surface import Paths, Scene, metric_trace
+from counterpath.experiments.surface import Paths, Scene, across, metric_trace
 from counterpath.experiments.tables import GLOBAL, OPTIMIZERS, RIEMANNIAN, STEPS
-from counterpath.explanation.plots.style import CLASS_COLORS, COLORS, INK, figure
-from counterpath.geometry.curve import geodesic, metric_field
+from counterpath.explanation.plots.style import CLASS_COLORS, COLORS, INK, SOFT, figure
 from counterpath.geometry.metric import DAMPING, Metric, damped, guided, pullback, volume
 from counterpath.models.flow import FlowModel
 from counterpath.utils.devices import map_blocks
@@ -30,6 +30,9 @@ SHOWN_POINTS = 1500
 _GRID = 220
 """Cells of a heat map along either axis: about as many as it has pixels at the usual size of a page."""
 _OUTLINE = [withStroke(linewidth=3.2, foreground="white", alpha=0.9)]  # paths stay visible on dark and light
+_WIDE_OUTLINE = [withStroke(linewidth=5, foreground="white", alpha=0.9)]
+_ACROSS = 0.56
+"""How far in front of the middle of the hole the teaser's path begins, and behind it ends."""
 _LEGEND: Any = {"loc": "lower right", "fontsize": 8, "frameon": True, "framealpha": 0.9}
 """On a heat map: framed, to be read on any colour, and small, to hide little."""
 PANELS = {
@@ -46,7 +49,7 @@ def draw_surface(scene: Scene, paths: Mapping[str, Paths], folder: Path) -> None
     """Draw every figure of the surface experiment that there are paths for."""
     starts = [int((scene.chart - scene.chart.new_tensor(start)).norm(dim=-1).argmin()) for start in STARTS]
     latent = {name: paths[name] for name in SIDE_BY_SIDE if name in paths}
-    _teaser(scene, starts[0], folder / "teaser")
+    _teaser(scene, folder / "teaser")
     _metrics(scene, folder / "metric")
     _latent_paths(scene, latent, starts, folder / "paths-latent")
     _surface_paths(scene, paths, starts, folder / "paths-surface")
@@ -56,44 +59,47 @@ def draw_surface(scene: Scene, paths: Mapping[str, Paths], folder: Path) -> None
         _flow(scene, scene.models.flow, paths["flow"], starts, folder / "flow")
 
 
-def _teaser(scene: Scene, start: int, path: Path) -> None:
-    """The straight latent line and the geodesic between the same two points, in latent space and on the surface."""
-    vae, ends = scene.vae, _codes_across_the_hole(scene, start)
-    field = metric_field(vae.linearize, pullback)
-    times = torch.linspace(0, 1, 65, dtype=ends.dtype, device=ends.device)[:, None]
-    straight = ends[0] * (1 - times) + ends[1] * times
-    # A curve of least energy is a local minimum: begin with a detour to either side, and keep the shorter one.
-    across = torch.stack([-(ends[1] - ends[0])[1], (ends[1] - ends[0])[0]])
-    detours = torch.stack([straight + side * torch.sin(torch.pi * times) * across for side in (-0.5, 0.5)])
-    curves = geodesic(ends[:1].expand(2, -1), ends[1:].expand(2, -1), field, segments=64, initial=detours)
-    curve = curves.points[curves.length.argmin()]
-    with figure(path, 8.4, 3.9) as fig:
+def _teaser(scene: Scene, path: Path) -> None:
+    """The straight latent line and the path of `geodesic` between the same two points, on either side of the hole."""
+    vae = scene.vae
+    accepted = scene.models.classifier(scene.train.x) > 0
+    below, above = (scene.chart.new_tensor([0.0, side * _ACROSS]) for side in (-1, 1))
+    start = int((scene.chart - below).norm(dim=-1).argmin())
+    goal = int(((scene.train.chart - above).norm(dim=-1) + 1e6 * ~accepted).argmin())
+    curve = across(scene, start, goal, 100)
+    straight = torch.lerp(curve[:1], curve[-1:], torch.linspace(0, 1, len(curve)).to(curve)[:, None])
+    lines = {"straight in latent space": (straight, COLORS["sgd"]), "geodesic": (curve, COLORS["rsgd"])}
+    with figure(path, 9.4, 4.7) as fig:
         left, right = fig.subplots(1, 2)
         uncertainty = _heat(left, scene, lambda z: vae.uncertainty(z).mean(-1).log10())
-        _add_scale(fig, uncertainty, left, "log₁₀ σ: how unsure the decoder is")
-        left.set(title="Latent space", xlabel="z₁", ylabel="z₂")
-        _chart(right, scene)
-        right.set(title="Seen from above: the data, and their hole", xlim=(-0.75, 0.75), ylim=(-0.75, 0.75))
-        for line, color, text in (
-            (straight, COLORS["sgd"], "straight in latent space"),
-            (curve, COLORS["rsgd"], "geodesic of the metric"),
-        ):
-            left.plot(*_columns(line), color=color, lw=2.2, label=text)
-            right.plot(*_columns(chart_of(vae.decode(line))), color=color, lw=2.2, label=text)
-        for axes, points in ((left, ends), (right, chart_of(vae.decode(ends)))):
-            axes.scatter(*_columns(points[:1]), s=60, color="black", zorder=5, label="rejected")
-            axes.scatter(*_columns(points[1:]), s=110, marker="*", color="black", zorder=5, label="accepted")
-        middle, reach = ends.mean(0).tolist(), 1.3 * float((ends[1] - ends[0]).norm())
-        left.set(xlim=(middle[0] - reach, middle[0] + reach), ylim=(middle[1] - reach, middle[1] + reach))
+        _add_scale(fig, uncertainty, left, "log₁₀ σ: how unsure the decoder is", location="left")
+        left.set(title="Latent space: bright is where there are no data", xticks=(), yticks=())
+        _teaser_data(right, scene)
+        for text, (line, color) in lines.items():
+            for axes, points in ((left, line), (right, chart_of(vae.decode(line)))):
+                axes.plot(*_columns(points), color=color, lw=3, label=text, path_effects=_WIDE_OUTLINE, zorder=4)
+        for axes, points in ((left, curve), (right, chart_of(vae.decode(curve)))):
+            look: Any = {"color": "black", "edgecolor": "white", "lw": 1, "zorder": 5}
+            axes.scatter(*_columns(points[:1]), s=90, label="rejected", **look)
+            axes.scatter(*_columns(points[-1:]), s=230, marker="*", label="accepted", **look)
+        middle = 0.5 * (curve[0] + curve[-1])
+        reach = 1.15 * float((curve - middle).abs().max())
+        sign = 1 if curve[0, 1] < curve[-1, 1] else -1  # turn the latent plane so that both begin below
+        left.set(xlim=_around(middle[0], sign * reach), ylim=_around(middle[1], sign * reach), aspect="equal")
         fig.legend(*right.get_legend_handles_labels(), loc="outside lower center", ncols=4)
 
 
-def _codes_across_the_hole(scene: Scene, start: int) -> Tensor:
-    """The codes of a factual and of an accepted training row straight across the hole."""
-    accepted = scene.models.classifier(scene.train.x) > 0
-    aim = scene.chart.new_tensor([0.0, 0.45])
-    goal = int(((scene.train.chart - aim).norm(dim=-1) + 1e6 * ~accepted).argmin())
-    return scene.vae.encode(torch.stack([scene.factual[start], scene.train.x[goal]]))
+def _teaser_data(axes: Axes, scene: Scene) -> None:
+    """All training points seen from above, and nothing where there are none."""
+    _scatter_classes(axes, chart_of(scene.train.x), scene.train.y, most=None, s=9, alpha=0.6, lw=0)
+    axes.add_patch(Circle((0, 0), HOLE_RADIUS, facecolor="none", edgecolor=INK, lw=1.2, ls="--", zorder=2))
+    axes.annotate("hole", (-0.09, 0), ha="center", va="center", color=SOFT, zorder=3)
+    axes.set(title="The same, decoded: the data seen from above", xlim=(-0.8, 0.8), ylim=(-0.8, 0.8), aspect="equal")
+    axes.set(xticks=(), yticks=())
+
+
+def _around(middle: Tensor, reach: float) -> tuple[float, float]:
+    return float(middle) - reach, float(middle) + reach
 
 
 def _metrics(scene: Scene, path: Path) -> None:
@@ -226,12 +232,12 @@ def _heat(axes: Axes, scene: Scene, field: Callable[[Tensor], Tensor]) -> Any:
     low, high = (float(np.quantile(on_data, share)) for share in (0.01, 0.99))
     rim: Any = {"levels": [HOLE_RADIUS], "colors": "white", "linestyles": "--", "linewidths": 1.2, "zorder": 3}
     axes.contour(first.numpy(), second.numpy(), distance, **rim)  # above the codes and paths that crowd there
-    look: Any = {"cmap": "magma", "rasterized": True, "shading": "nearest"}
+    look: Any = {"cmap": "magma", "rasterized": True, "shading": "gouraud"}
     norm = Normalize(low, high + 0.8 * (high - low))
     return axes.pcolormesh(first.numpy(), second.numpy(), values, norm=norm, **look)
 
 
-def _add_scale(fig: Any, image: Any, axes: Axes | Sequence[Axes], label: str, **options: float) -> None:
+def _add_scale(fig: Any, image: Any, axes: Axes | Sequence[Axes], label: str, **options: Any) -> None:
     fig.colorbar(image, ax=axes, label=label, extend="max", shrink=0.85, **options)
 
 

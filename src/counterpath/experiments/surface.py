@@ -207,6 +207,21 @@ def build_roadmap(vae: VAE, classifier: LogOdds, rows: Float[Tensor, "m D"]) -> 
     return Roadmap.build(CostField.of(vae, pullback, z, None), Landmarks(x, z, accepted), None, seed=0)
 
 
+def across(scene: Scene, start: int, goal: int, steps: int) -> Float[Tensor, "t d"]:
+    """The codes of the path of `geodesic` from a factual to one training row, as if nobody else were accepted."""
+    with torch.no_grad():
+        z = map_blocks(scene.vae.encode, scene.train.x)
+        x = map_blocks(scene.vae.decode, z)
+        code = scene.vae.encode(scene.factual[start : start + 1])
+    only = torch.nn.functional.one_hot((torch.arange(len(x), device=x.device) == goal).long(), 2).to(x)
+    roadmap = Roadmap.build(CostField.of(scene.vae, pullback, z, None), Landmarks(x, z, only), None, seed=0)
+    nodes = roadmap.conditional(None)
+    routes = roadmap.shortest_paths(nodes, _TARGET)
+    end = (routes.cost == 0).nonzero()[:1, 0]
+    curves = resample(connect(roadmap.cost_field, nodes, routes, code, end[None])[0], _SEGMENTS)
+    return resample(roadmap.cost_field.relax(curves, None, steps=_RELAXATION_STEPS), steps)[0]
+
+
 def geodesic_paths(
     roadmap: Roadmap, vae: VAE, classifier: LogOdds, rows: Float[Tensor, "n D"], steps: int
 ) -> tuple[Float[Tensor, "t n d"], Float[Tensor, "t n D"]]:

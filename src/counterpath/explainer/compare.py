@@ -43,13 +43,21 @@ class Comparison:
         """
         return comparison_table(self.results, common, self.seconds)
 
-    def plot(self, i: Any, path: str | Path | None = None, *, methods: Sequence[str] | None = None) -> "Figure":
+    def plot(
+        self,
+        i: Any,
+        path: str | Path | None = None,
+        *,
+        methods: Sequence[str] | None = None,
+        with_map: bool = True,
+    ) -> "Figure":
         """Draw the paths of one person by several methods: on one latent map, and below it a column a method.
 
         Args:
             i: The row, as in `Explanation.path`.
             path: Where to save it as well, as PNG and SVG.
             methods: Some of the compared methods, in the order in which they are drawn; by default all of them.
+            with_map: Whether to draw the latent map above them.
 
         Raises:
             InputError: A method was not compared, or the row has no path.
@@ -70,6 +78,7 @@ class Comparison:
             f"Row {wording.value(i)}, by {len(names)} method{'s' if len(names) != 1 else ''}",
             (target, float(first.request["confidence"])),
             None if path is None else Path(path),
+            with_map=with_map,
         )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from itertools import cycle
 from pathlib import Path
+from textwrap import wrap
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -32,7 +33,10 @@ _PALE = ("#c4cad2", "#ecd08a", "#b5d5c5", "#d9c2dd", "#b8d4ea")
 _LABEL_WIDTH = 26  # characters of a label that fit beside a panel
 _CHARACTER = 4.6  # points across of a letter of a value beside a panel
 _LEAST_PAD = 14  # letters between a panel and the name of its feature, where values are short
-_VALUE_WIDTH = 15  # characters of a value that fit between the narrow panels of two methods
+_VALUE_WIDTH = 21  # characters of each of the two lines of a value that fit between the narrow panels of two methods
+_PATHS_ON_MAP = 0.75  # how far a map reaches to either side, compared to the paths on it
+_LEAST_ON_MAP = 0.1  # the same compared to all codes, where the paths are short
+_BESIDE_MAP = 0.5  # what the legend takes, compared to the height of the map
 _RASTERIZED = 500  # from so many points on, a drawing of them is smaller as an image than as shapes
 
 
@@ -316,6 +320,8 @@ def draw_side_by_side(
     title: str,
     asked: tuple[str, float],
     path: str | Path | None = None,
+    *,
+    with_map: bool = True,
 ) -> Figure:
     """Draw the paths of one row by several methods: on one latent map, and below it a column a method.
 
@@ -331,15 +337,18 @@ def draw_side_by_side(
         title: The heading.
         asked: The target, in words, and the confidence.
         path: Where to save the figure, if anywhere.
+        with_map: Whether to draw the map.
     """
     moving = _moving(list(features.values()))
     shown = moving[:MOST_COMPARED]
     heights = [1.25, *([0.62] * len(shown))]
-    with figure(path, 2.6 + 1.75 * len(paths), 4.6 + sum(heights)) as fig:
+    map_height = 3.4 if with_map else 0.0
+    with figure(path, 2.6 + 1.95 * len(paths), 0.6 + map_height + sum(heights)) as fig:
         fig.suptitle(plain(title), fontsize=11, color=INK)
-        parts: Any = fig.subfigures(2, 1, height_ratios=(3.6, 0.6 + sum(heights)))
-        above, below = parts
-        _draw_methods_on_map(above.subplots(), above, landscape, paths, schema)
+        below: Any = fig
+        if with_map:
+            above, below = fig.subfigures(2, 1, height_ratios=(map_height - 0.4, 0.6 + sum(heights)))
+            _draw_methods_on_map(above.subplots(), above, landscape, paths, schema)
         panels = below.subplots(
             len(heights), len(paths), sharex=True, sharey="row", height_ratios=heights, squeeze=False
         )
@@ -380,16 +389,28 @@ def _draw_methods_on_map(
     axes.scatter(start["map_x"], start["map_y"], label="row as asked", **look)
     for under, (name, steps) in zip(reversed(range(len(paths))), paths.items(), strict=True):
         x, y = steps["map_x"].to_numpy(float), steps["map_y"].to_numpy(float)
-        width = 1.6 + 1.7 * under  # paths often coincide: what lies under another one is wider
+        width = 1.6 + 1.3 * under  # paths often coincide: what lies under another one is wider
         axes.plot(x, y, color="white", lw=width + 1.6, zorder=2)
         axes.plot(x, y, color=_color(name), lw=width, label=name, zorder=3)
         size = 110 * (1 + 0.6 * under)
         axes.scatter(x[-1], y[-1], s=size, marker="*", color=_color(name), edgecolor="white", lw=0.6, zorder=5)
-    axes.set(xticks=(), yticks=(), aspect="equal")
+    _zoom_in(axes, pd.concat([landscape, *paths.values()]), pd.concat(list(paths.values())))
+    axes.set(xticks=(), yticks=())
     axes.set_title("Latent map: each method's path, with a star at its counterfactual", fontsize=9, color=SOFT)
     for spine in axes.spines.values():
         spine.set_visible(False)
     _enlarge_dots(fig.legend(*axes.get_legend_handles_labels(), loc="outside right center", fontsize=8), 34.0)
+
+
+def _zoom_in(axes: Axes, everything: pd.DataFrame, paths: pd.DataFrame) -> None:
+    """Show what is around the paths, at one scale, and as much to the left and right of it as fits."""
+    names = ["map_x", "map_y"]
+    low, high = paths[names].min().to_numpy(float), paths[names].max().to_numpy(float)
+    extent = everything[names].max().to_numpy(float) - everything[names].min().to_numpy(float)
+    reach = max(_PATHS_ON_MAP * float((high - low).max()), _LEAST_ON_MAP * float(extent.max())) or 1.0
+    middle = 0.5 * (low + high)
+    wide = reach * (axes.figure.bbox.width / axes.figure.bbox.height - _BESIDE_MAP)
+    axes.set(xlim=(middle[0] - wide, middle[0] + wide), ylim=(middle[1] - reach, middle[1] + reach), aspect="equal")
 
 
 def _draw_method_probability(axes: Axes, name: str, steps: pd.DataFrame, confidence: float) -> None:
@@ -414,10 +435,10 @@ def _draw_feature_by_method(
         style = {} if is_numeric else {"drawstyle": "steps-post"}
         axes.plot(shares[name], heights, color=_color(name) if _differs(one) else "#c3c9d0", lw=1.6, **style)
         if _differs(one.iloc[[0, -1]]):
-            _write_end(axes, heights[-1], _value(feature, one.array[-1], _VALUE_WIDTH), 7.5)
+            _write_end(axes, heights[-1], _folded(_value(feature, one.array[-1], 2 * _VALUE_WIDTH)), 7.5)
         _frame_feature(axes, low, high, margin=0.18 * ((high - low) or 1.0))
     first = next(iter(values.values())).array[0]
-    label = f"{_cut(feature.title, 24)}\n{_value(feature, first, _VALUE_WIDTH, unit=True)}"
+    label = f"{_cut(feature.title, 24)}\n{_folded(_value(feature, first, 2 * _VALUE_WIDTH, unit=True))}"
     row[0].set_ylabel(label, rotation=0, ha="right", va="center", fontsize=8)
 
 
@@ -448,6 +469,12 @@ def _value(feature: Feature, given: Any, width: int = _LABEL_WIDTH, *, unit: boo
     """A value of a feature; only the names of categories are cut, for a number without its last digits is another."""
     text = wording.amount(feature, given) if unit else wording.shown(feature, given)
     return _cut(text, width) if feature.categories else plain(text)
+
+
+def _folded(text: str) -> str:
+    """A text in two lines at most."""
+    first, *rest = wrap(text, _VALUE_WIDTH) or [""]
+    return "\n".join([first, _cut(" ".join(rest), _VALUE_WIDTH)] if rest else [first])
 
 
 def _cut(text: str, width: int = _LABEL_WIDTH) -> str:
