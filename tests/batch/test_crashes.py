@@ -82,7 +82,7 @@ def test_a_job_goes_on_when_its_worker_is_killed_at_work(
     def kill() -> None:
         while count_done(out) < share:
             time.sleep(0.005)
-        dead.extend(process._process.pid for process in engine._processes if processes.kill(process._process.pid))
+        dead.extend(process.pid for process in engine._processes if processes.kill(process.pid))
 
     thread = Thread(target=kill)
     thread.start()
