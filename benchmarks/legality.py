@@ -129,19 +129,23 @@ def back_and_forth(result: cp.Explanation) -> tuple[int, int, int, float]:
     return back, crowded, steps, float(np.mean(last_share)) if last_share else float("nan")
 
 
-def one_case(name: str, kind: str, legal: bool, people: int, plans: int, workers: int) -> tuple[dict[str, Any], Any]:
+def one_case(
+    name: str, kind: str, legal: bool, people: int, plans: int, workers: int, rows: int | None
+) -> tuple[dict[str, Any], Any]:
     """One data set, one model, one way to treat numbers."""
     data = cp.datasets.load(name)
+    train = data.train if rows is None else data.train.sample(min(rows, len(data.train)), random_state=SEED)
     schema = data.schema if legal else continuous(data.schema)
-    model = boosted(data.train, data.target, data.schema) if kind == "boosted" else None
+    model = boosted(train, data.target, data.schema) if kind == "boosted" else None
     with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
         warnings.simplefilter("ignore")
         begun = time.perf_counter()
         explainer = cp.Explainer(seed=SEED, progress=False)
-        explainer.fit(data.train, data.target, schema=schema, **({} if model is None else {"model": model}))
+        explainer.fit(train, data.target, schema=schema, **({} if model is None else {"model": model}))
         fitted = time.perf_counter() - begun
         explainer.save(folder)
         test = data.test.drop(columns=data.target)
+        test = test[explainer.encoder_.known(test)]
         rejected = test[explainer.predict(test).to_numpy() != data.desired_class].head(people)
         parts = np.array_split(np.arange(len(rejected)), workers)
         context = multiprocessing.get_context("spawn")
@@ -152,7 +156,7 @@ def one_case(name: str, kind: str, legal: bool, people: int, plans: int, workers
                 if len(part)
             ]
             answers = [job.result() for job in jobs]
-    legally = Encoder.fit(data.train.drop(columns=data.target), data.schema)
+    legally = Encoder.fit(train.drop(columns=data.target), data.schema)
     tables, counts = [], dict.fromkeys(("off_grid", "differ", "unseen", "unnamed", "back", "crowded", "steps"), 0)
     last = []
     for text, _ in answers:
@@ -191,6 +195,7 @@ def one_case(name: str, kind: str, legal: bool, people: int, plans: int, workers
         "fit_s": fitted,
         "cpu_s_per_person": sum(seconds for _, seconds in answers) / len(rejected),
     }
+    print(json.dumps(row), flush=True)
     return row, first
 
 
@@ -200,6 +205,7 @@ def main() -> None:
     options.add_argument("--data", default="adult,german,gmc")
     options.add_argument("--models", default="own,boosted")
     options.add_argument("--people", type=int, default=500)
+    options.add_argument("--train", type=int, help="fit to so many training rows; by default to all")
     options.add_argument("--plans", type=int, default=3)
     options.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     options.add_argument("--out", type=Path)
@@ -207,13 +213,13 @@ def main() -> None:
     rows = []
     for name in given.data.split(","):
         for kind in given.models.split(","):
-            cases = [one_case(name, kind, legal, given.people, given.plans, given.workers) for legal in (True, False)]
+            sizes = given.people, given.plans, given.workers, given.train
+            cases = [one_case(name, kind, legal, *sizes) for legal in (True, False)]
             both = cases[0][1]["found"].to_numpy() & cases[1][1]["found"].to_numpy()
             for row, first in cases:
                 row["common"] = int(both.sum())
                 row |= {f"{measure}_common": float(first[measure].to_numpy()[both].mean()) for measure in MEASURES}
                 rows.append(row)
-                print(json.dumps(row), flush=True)
     if given.out:
         given.out.parent.mkdir(parents=True, exist_ok=True)
         given.out.write_text(json.dumps(rows, indent=1) + "\n")

@@ -41,11 +41,11 @@ def test_every_kind_is_found():
             Feature("shade", "categorical", categories=("blue", "green", "red")),
             Feature("age", "integer", immutable=True),
             Feature("flag", "binary", categories=(0, 1)),
-            Feature("height", "continuous"),
+            Feature("height", "continuous", step=0.001),
             Feature("yes", "binary", categories=(0.0, 1.0)),
             Feature("children", "integer"),
-            Feature("gain", "continuous", transform="log1p"),
-            Feature("visits", "integer", transform="log1p"),
+            Feature("gain", "integer", transform="log1p", values="observed"),
+            Feature("visits", "integer", transform="log1p", values="observed"),
             Feature("constant", "categorical", categories=("x",)),
             Feature("fixed", "integer"),
         )
@@ -122,7 +122,7 @@ def test_overrides_change_what_they_say():
     assert schema["children"] == Feature("children", "ordinal", categories=(0.0, 1.0, 2.0, 3.0))
     assert schema["flag"] == Feature("flag", "categorical", categories=(0, 1))
     assert schema["city"].categories == ("Rome", "Bonn", "Oslo")
-    assert schema["gain"] == Feature("gain", "continuous", immutable=True)
+    assert schema["gain"] == Feature("gain", "integer", values="observed", immutable=True)
 
 
 IDS = pd.DataFrame({"id": [f"person {i}" for i in range(30)], "age": range(30)})

@@ -60,7 +60,7 @@ def test_every_point_is_as_close_to_the_data_as_the_ends_or_as_real_rows(
     found = explainer.explain(rows, "low")
     away = models.plausibility.distance(models.encoder.encode(found.paths[list(found.schema.names)])).numpy()
     for _, steps in found.paths.assign(away=away).groupby("row"):
-        ends = max(steps["away"].iloc[0], steps["away"].iloc[-1], models.plausibility.typical)
+        ends = max(steps["away"].iloc[0], steps["away"].iloc[-1], models.plausibility.limit)
         assert (steps["away"] <= ends + 1e-5).all()
 
 

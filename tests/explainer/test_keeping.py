@@ -174,7 +174,11 @@ def test_the_paths_of_a_group_do_not_outlive_it(
     rows = features(mixed(110, seed=3))
     request = Request("low", method="rsgd", paths=keep)
     solver = Solver(
-        models, request, METHODS["rsgd"], SearchOptions(max_steps=15), request.constraints(models.encoder.schema)
+        models,
+        request,
+        METHODS["rsgd"],
+        SearchOptions(max_steps=15, staged=False),
+        request.constraints(models.encoder.schema),
     )
     for _ in solver.solve(rows.head(20), torch.arange(20)):
         pass  # what is computed once is there from now on

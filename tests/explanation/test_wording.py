@@ -19,6 +19,7 @@ from counterpath.explanation.wording import (
     condition,
     counted,
     group_by_person,
+    legal,
     listed,
     percent,
     probability,
@@ -254,6 +255,13 @@ def test_who_is_meant_is_said_once() -> None:
     said = condition(["you worked 45 hours", "you had a degree", "pay were 5", "you moved"])
     assert said == "you worked 45 hours, had a degree, pay were 5, and you moved"
     assert condition([]) == ""
+
+
+def test_a_hint_says_which_numbers_may_be() -> None:
+    bounded = Feature("x", "continuous", lower=0, upper=100)
+    assert legal(Feature("x", "continuous"), 3.5, 9.0) == "3.5 to 9 is usual"
+    assert legal(bounded, 0.0, 100.0) == "0 to 100"
+    assert legal(dataclasses.replace(bounded, step=0.5), 0.0, 100.0) == "0 to 100 in steps of 0.5"
 
 
 def test_a_category_without_a_label_is_itself() -> None:

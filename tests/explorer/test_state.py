@@ -1,11 +1,13 @@
 """Rows to choose from, constraints of features, and plans, as the page shows them."""
 
+import copy
 from dataclasses import replace
 
 import pandas as pd
 import pytest
 
 import counterpath as cp
+from counterpath.data.constraints import Constraints
 from counterpath.explainer.request import OTHER
 from counterpath.explanation import StatusCode
 from counterpath.explanation.wording import constraint
@@ -20,7 +22,7 @@ from counterpath.explorer.state import (
     value_error,
 )
 from counterpath.utils.errors import InputError
-from tests.tables import features
+from tests.tables import described, features
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +85,28 @@ def test_constraints_become_arguments_of_a_request(explainer: cp.Explainer) -> N
     assert summaries["debt"] == "only down, –900"
     assert summaries["children"] == "locked, cost 2"
     assert summaries["score"] == ""
+
+
+def test_what_people_cannot_change_is_locked_unless_it_is_unlocked(explainer: cp.Explainer) -> None:
+    schema = explainer.schema_.replace("city", actionable=False).replace("sex", immutable=True, actionable=False)
+    default = {feature.name: FeatureConstraint.default(feature) for feature in schema}
+    assert [name for name, constraint in default.items() if constraint.locked] == ["city"]
+    nothing = {"lock": (), "unlock": (), "directions": {}, "ranges": {}, "feature_costs": {}}
+    assert request_arguments(schema, default) == nothing
+    asked = default | {"city": FeatureConstraint(allowed=("A",)), "debt": FeatureConstraint(locked=True)}
+    arguments = request_arguments(schema, asked)
+    assert (arguments["lock"], arguments["unlock"]) == (("debt",), ("city",))
+    Constraints.of(schema, **arguments)
+
+
+def test_rows_are_found_and_told_by_labels_too(explainer: cp.Explainer, people: pd.DataFrame) -> None:
+    named = copy.copy(explainer)
+    named.schema_ = described(explainer.schema_)
+    rows = RowTable.from_table(named, people.head(30))
+    city = people["city"].iloc[7]
+    assert 7 in rows.search(f"town=city {city.lower()}", limit=99)
+    assert 7 in rows.search(f"city={city}", limit=99)
+    assert rows.summary(7).startswith(f"Home town City {city} · Size of the flat ")
 
 
 def test_errors_of_values_and_constraints_are_named(explainer: cp.Explainer, people: pd.DataFrame) -> None:

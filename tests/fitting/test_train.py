@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -6,7 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpath.fitting.train import class_weights, hold_out, schedule
+from counterpath.data import Schema
+from counterpath.fitting.train import check_class_labels, class_weights, hold_out, schedule
 from counterpath.utils.errors import InputError
 from tests.tables import LABEL, mixed, small
 
@@ -30,6 +32,14 @@ def test_a_tenth_is_held_out(count: int, seed: int) -> None:
 
 def test_another_seed_holds_out_others() -> None:
     assert not torch.equal(hold_out(1000, 0), hold_out(1000, 1))
+
+
+def test_a_label_for_a_class_that_does_not_exist_is_refused() -> None:
+    table = mixed(60)
+    schema = replace(Schema.infer(table, target=LABEL), class_labels={"low": "granted", "maybe": "perhaps"})
+    with pytest.raises(InputError, match="class_labels has 'maybe'; the classes are 'high', 'low', 'mid'"):
+        small().fit(table, LABEL, schema=schema)
+    check_class_labels(replace(schema, class_labels={"1": "granted"}), (0, 1))
 
 
 def test_class_weights_are_scikit_learn_s() -> None:

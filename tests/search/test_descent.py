@@ -49,12 +49,12 @@ def test_paths_begin_at_the_row_and_end_where_the_model_says_yes(models: FittedM
     assert torch.equal(paths.row, paths.row.sort().values)
     first = torch.cat([torch.tensor([0]), paths.last[:-1] + 1])
     assert torch.equal(paths.x[first], rows)
-    assert torch.equal(models.encoder.round(paths.x), paths.x)
+    assert torch.equal(FeasibleSet.of(models.encoder, rows).legal(paths.x, paths.row), paths.x)
     answers = models.explained.predict_proba(paths.x)
     torch.testing.assert_close(paths.probability, TARGET.probability(answers))
     reached = paths.reason == StopReason.CONFIDENCE_REACHED
     assert 5 < reached.sum() < len(rows)
-    met = TARGET.is_reached(answers)
+    met = TARGET.is_reached(answers) & models.combinations.allowed(paths.x, rows[paths.row])
     assert torch.equal(met[paths.last], reached)
     assert not met[~torch.isin(torch.arange(len(met)), paths.last)].any(), "it stops at the first such point"
 

@@ -22,6 +22,7 @@ from counterpath.search.objective import Target
 from counterpath.search.paths import is_first
 from counterpath.search.residual import ResidualDecoder
 from counterpath.search.roadmap import Roadmap
+from counterpath.search.validity import Validator
 
 TARGET = Target(1, confidence=0.6)
 NAMES = ("city", "size", "children", "member", "sex", "debt", "score")
@@ -57,17 +58,17 @@ def _met(models: FittedModels, target: Target = TARGET) -> Callable[[Tensor], Te
     return lambda x: target.is_reached(models.explained.predict_proba(x))
 
 
-def _travel(models: FittedModels, decoder: ResidualDecoder, target: Target = TARGET, **options: object) -> RoutePoints:
-    met = _met(models, target)
-    return refined_routes(
-        _network(models),
-        decoder,
-        target,
-        models.explained.predict_proba,
-        met,
-        models.plausibility,
-        **options,  # type: ignore[arg-type]
-    )
+def _validator(models: FittedModels, target: Target = TARGET, *, unseen: bool = True, data: bool = True) -> Validator:
+    """What asks the model; by default, people whom nobody has seen are as good as any."""
+    plausibility, combinations = models.plausibility if data else None, None if unseen else models.combinations
+    return Validator(models.explained.predict_proba, models.latent, target, plausibility, combinations=combinations)
+
+
+def _travel(
+    models: FittedModels, decoder: ResidualDecoder, target: Target = TARGET, *, unseen: bool = True, **options: object
+) -> RoutePoints:
+    validator = _validator(models, target, unseen=unseen)
+    return refined_routes(_network(models), decoder, target, validator, **options)  # type: ignore[arg-type]
 
 
 def _locked(models: FittedModels, feasible: FeasibleSet, *names: str) -> FeasibleSet:
@@ -94,7 +95,7 @@ def _equal(one: RoutePoints, other: RoutePoints, order: Tensor) -> None:
 
 def test_routes_lead_from_the_people_to_goals(models: FittedModels, rows: Tensor) -> None:
     roadmap, decoder = _network(models), _journey(models, FeasibleSet.of(models.encoder, rows))
-    routes = find_routes(roadmap, decoder, TARGET, models.explained.predict_proba)
+    routes = find_routes(roadmap, decoder, TARGET, _validator(models))
     assert torch.equal(routes.points[:, 0], decoder.start)
     assert not routes.timed_out.any()
     goal = roadmap.landmarks.z[TARGET.is_reached(roadmap.landmarks.probabilities)]
@@ -105,7 +106,7 @@ def test_goals_are_asked_about_as_the_person_would_be_there(models: FittedModels
     for lock in (("city",), ("debt", "score")):
         decoder = _journey(models, _locked(models, FeasibleSet.of(models.encoder, rows), *lock))
         roadmap = _network(models)
-        routes = find_routes(roadmap, decoder, TARGET, models.explained.predict_proba)
+        routes = find_routes(roadmap, decoder, TARGET, _validator(models))
         met = _met(models)(decoder.decode(routes.points[:, -1], torch.arange(len(rows)), 0.0))
         assert met.any()
         assert decoder.context is not None
@@ -124,7 +125,7 @@ def test_who_has_no_goal_among_the_nearest_nodes_goes_further(
         _journey(models, _locked(models, FeasibleSet.of(models.encoder, rows), "score")),
         _network(models),
     )
-    routes = find_routes(roadmap, decoder, TARGET, models.explained.predict_proba)
+    routes = find_routes(roadmap, decoder, TARGET, _validator(models))
     met = _met(models)(decoder.decode(routes.points[:, -1], torch.arange(len(rows)), 0.0))
     assert decoder.context is not None
     further = 0
@@ -145,11 +146,10 @@ def test_who_has_no_goal_among_the_nearest_nodes_goes_further(
 def test_bridges_are_gaps(models: FittedModels, rows: Tensor) -> None:
     roadmap, decoder = _network(models), _journey(models, FeasibleSet.of(models.encoder, rows))
     assert roadmap.graph is not None
-    plain = find_routes(roadmap, decoder, TARGET, models.explained.predict_proba)
+    plain = find_routes(roadmap, decoder, TARGET, _validator(models))
     everywhere = replace(roadmap.graph, bridge=torch.ones_like(roadmap.graph.bridge))
-    bridged = find_routes(
-        Roadmap(roadmap.cost_field, roadmap.landmarks, everywhere), decoder, TARGET, models.explained.predict_proba
-    )
+    over = Roadmap(roadmap.cost_field, roadmap.landmarks, everywhere)
+    bridged = find_routes(over, decoder, TARGET, _validator(models))
     assert torch.equal(bridged.points, plain.points)
     steps = (plain.points[:, 2:] != plain.points[:, 1:-1]).any(-1).any(1)
     assert torch.equal(bridged.gap, steps), "from node to node; getting on crosses no bridge"
@@ -164,7 +164,8 @@ def test_when_time_is_up_nothing_is_asked_any_more(models: FittedModels, rows: T
     def never(x: Tensor) -> Tensor:
         raise AssertionError("there is no time")
 
-    routes = find_routes(roadmap, decoder, TARGET, never, should_stop=lambda: True)
+    validator = replace(_validator(models), predict_proba=never)
+    routes = find_routes(roadmap, decoder, TARGET, validator, should_stop=lambda: True)
     assert routes.timed_out.all()
     assert not routes.gap.any()
     assert not roadmap._conditional
@@ -189,7 +190,7 @@ def test_who_was_served_before_time_was_up_has_a_path(models: FittedModels, rows
 
 def test_ways_are_relaxed(models: FittedModels, rows: Tensor) -> None:
     roadmap, decoder = _network(models), _journey(models, FeasibleSet.of(models.encoder, rows))
-    routes = find_routes(roadmap, decoder, TARGET, models.explained.predict_proba)
+    routes = find_routes(roadmap, decoder, TARGET, _validator(models))
     ways = resample(routes.points, 8)
     relaxed = roadmap.cost_field.relax(ways, decoder.context, steps=3)
     assert torch.equal(relaxed[:, [0, -1]], ways[:, [0, -1]])
@@ -220,7 +221,7 @@ def test_paths_begin_at_the_people_and_end_where_the_model_says_yes(
     assert found.row[first].tolist() == list(range(len(rows)))
     assert torch.equal(found.z[first], decoder.start)
     torch.testing.assert_close(found.x[first], rows, rtol=0, atol=1e-5)
-    assert torch.equal(models.encoder.round(found.x), found.x)
+    assert torch.equal(decoder.feasible.legal(found.x, found.row), found.x)
     met = _met(models)(found.x)
     assert met[last].all()
     if not refine:
@@ -239,8 +240,8 @@ def test_refined_ends_cost_no_more_and_are_no_less_plausible(models: FittedModel
 
 
 def test_without_data_ends_stay_where_they_are(models: FittedModels, rows: Tensor) -> None:
-    decoder, ask = _journey(models, FeasibleSet.of(models.encoder, rows)), models.explained.predict_proba
-    one = refined_routes(_network(models), decoder, TARGET, ask, _met(models), None)
+    decoder = _journey(models, FeasibleSet.of(models.encoder, rows))
+    one = refined_routes(_network(models), decoder, TARGET, _validator(models, data=False))
     _equal(one, _travel(models, decoder, refine=False), torch.arange(len(rows)))
 
 
@@ -258,16 +259,14 @@ def test_the_answer_does_not_depend_on_who_else_asks_nor_on_the_order(
 
 
 def test_a_network_that_others_have_used_gives_the_same_answer(models: FittedModels, rows: Tensor) -> None:
-    used, met = _network(models), _met(models)
+    used = _network(models)
     feasible = FeasibleSet.of(models.encoder, rows[:6])
     journeys = [_journey(models, part) for part in (feasible, _locked(models, feasible, "sex"))]
     for outcome in (Target(2), TARGET):
         for decoder in journeys:
-            refined_routes(
-                used, decoder, outcome, models.explained.predict_proba, _met(models, outcome), models.plausibility
-            )
+            refined_routes(used, decoder, outcome, _validator(models, outcome))
     for decoder in reversed(journeys):
-        again = refined_routes(used, decoder, TARGET, models.explained.predict_proba, met, models.plausibility)
+        again = refined_routes(used, decoder, TARGET, _validator(models))
         _equal(again, _travel(models, decoder), torch.arange(6))
 
 
@@ -325,12 +324,12 @@ def test_every_point_is_within_scope_with_told_columns_to_the_bit(
 def test_ends_slide_to_where_they_cost_less_and_stay_valid_and_plausible(models: FittedModels, rows: Tensor) -> None:
     feasible = FeasibleSet.of(models.encoder, rows)
     decoder, roadmap, every = _journey(models, feasible), _network(models), torch.arange(len(rows))
-    routes = find_routes(roadmap, decoder, TARGET, models.explained.predict_proba)
+    routes = find_routes(roadmap, decoder, TARGET, _validator(models))
     z, share = routes.points[:, -1], torch.zeros(len(rows))
     before = Ends(z, share, decoder.decode(z, every, share[:, None]))
     assert _met(models)(before.x).all()
     plausible = models.plausibility.no_farther_than(before.x, models.plausibility.typical)
-    after = slide(roadmap.cost_field, decoder, before, _met(models), plausible)
+    after = slide(roadmap.cost_field, decoder, before, _validator(models).is_valid, plausible)
     assert (feasible.cost(after.x) <= feasible.cost(before.x)).all()
     moved = (after.z != before.z).any(-1)
     assert moved.any()
@@ -347,10 +346,14 @@ def test_ends_stay_where_nothing_else_is_accepted(models: FittedModels, rows: Te
     decoder, roadmap = _journey(models, FeasibleSet.of(models.encoder, rows)), _network(models)
     z, share = decoder.start.roll(1, 0), torch.zeros(len(rows))
     ends = Ends(z, share, decoder.decode(z, torch.arange(len(rows)), share[:, None]))
-    for met, plausible in (
-        (lambda x: torch.zeros(len(x), dtype=torch.bool), models.plausibility.no_farther_than(ends.x, math.inf)),
-        (_met(models), lambda tried, whose: torch.zeros(len(tried), dtype=torch.bool)),
+
+    def never(tried: Tensor, _: Tensor) -> Tensor:
+        return torch.zeros(len(tried), dtype=torch.bool)
+
+    for is_valid, plausible in (
+        (never, models.plausibility.no_farther_than(ends.x, math.inf)),
+        (_validator(models).is_valid, never),
     ):
-        after = slide(roadmap.cost_field, decoder, ends, met, plausible)
+        after = slide(roadmap.cost_field, decoder, ends, is_valid, plausible)
         assert torch.equal(after.z, ends.z)
         assert torch.equal(after.x, ends.x)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from counterpath.data import Encoder, Feature, Schema
 from counterpath.geometry.graph import Neighbours
+from counterpath.search.combinations import Combinations
 from counterpath.search.measures import (
     MEASURES,
     Case,
@@ -40,7 +41,9 @@ def _probability(x: Tensor) -> Tensor:
 
 
 def _case(factual: Tensor, counterfactual: Tensor, confidence: float = 0.5) -> Case:
-    return Case(factual, ENCODER.round(counterfactual), _probability, ENCODER, Neighbours(TRAIN), confidence)
+    seen = Combinations.fit(ENCODER, TRAIN)
+    end = ENCODER.round(counterfactual)
+    return Case(factual, end, _probability, ENCODER, Neighbours(TRAIN), confidence, combinations=seen)
 
 
 def test_every_measure_on_a_row_worked_out_by_hand() -> None:
@@ -58,6 +61,7 @@ def test_every_measure_on_a_row_worked_out_by_hand() -> None:
         "l2_sq": 2.5,
         "linf": 1.0,
         "violation": 2.0,
+        "unseen_pairs": 4.0,  # age 40 and gain 9 are those of the third row, who is a man without a job
         "ynn": 1 / 3,  # of the three training rows one is accepted
         "redundancy": 3.0,  # all but the job could be put back
     }
@@ -68,7 +72,9 @@ def test_every_measure_on_a_row_worked_out_by_hand() -> None:
 
 def test_a_category_counts_once_in_every_measure() -> None:
     frame = pd.DataFrame({"city": ["A", "B", "C"], "rank": [0.0, 1.0, 2.0]})
-    encoder = Encoder.fit(frame, Schema.infer(frame, immutable=["city"]))
+    encoder = Encoder.fit(
+        frame, Schema.infer(frame, immutable=["city"], overrides={"rank": {"kind": "continuous", "step": None}})
+    )
     train = encoder.encode(frame)
     moved = encoder.encode(pd.DataFrame({"city": ["C"], "rank": [0.5]}))
     neighbours = Neighbours(train, encoder.weights)
@@ -98,8 +104,13 @@ def test_validity_needs_the_asked_confidence_and_the_decision() -> None:
 @given(st.integers(0, 2))
 def test_a_factual_is_at_no_distance_from_itself(row: int) -> None:
     case = _case(TRAIN[row : row + 1], TRAIN[row : row + 1])
-    for name in ("l0", "l1", "l2", "l2_sq", "linf", "ld", "ld_sq", "violation", "redundancy"):
+    for name in ("l0", "l1", "l2", "l2_sq", "linf", "ld", "ld_sq", "violation", "redundancy", "unseen_pairs"):
         assert MEASURES[name](case).item() == 0.0, name
+
+
+def test_unseen_pairs_are_not_counted_where_nobody_looked() -> None:
+    case = Case(TRAIN[:1], TRAIN[1:2], _probability, ENCODER, Neighbours(TRAIN))
+    assert MEASURES["unseen_pairs"](case).isnan().all()
 
 
 def test_a_tiny_change_is_no_change_but_a_year_is() -> None:

@@ -22,7 +22,7 @@ def _redundant_changes(factual: Tensor, end: Tensor, allowed: bool = True) -> Te
         factual,
         end,
         LAYOUT,
-        is_valid=lambda x: _score(x) >= 0.5,
+        is_valid=lambda x, _: _score(x) >= 0.5,
         probability=_score,
         is_plausible=lambda tried, _: torch.full((len(tried),), allowed),
     )

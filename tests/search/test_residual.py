@@ -36,7 +36,7 @@ def test_nothing_fades_where_the_end_is_close_enough_to_the_data(
 ) -> None:
     row, x, z = _path(decoder)
     data = Plausibility(models.neighbours, limit=100.0, typical=100.0)
-    assert torch.equal(decoder.decay_residual(row, x, z, lambda rows: rows[:, 0] > -1, data), x)
+    assert torch.equal(decoder.decay_residual(row, x, z, lambda rows, _: rows[:, 0] > -1, data), x)
 
 
 def test_what_is_carried_fades_along_the_path_where_its_end_gains(
@@ -44,7 +44,7 @@ def test_what_is_carried_fades_along_the_path_where_its_end_gains(
 ) -> None:
     row, x, z = _path(decoder)
     faded = decoder.decay_residual(
-        row, x, z, lambda rows: rows[:, 0] > -1, Plausibility(models.neighbours, limit=0.0, typical=0.0)
+        row, x, z, lambda rows, _: rows[:, 0] > -1, Plausibility(models.neighbours, limit=0.0, typical=0.0)
     )
     before, after = (models.neighbours.nearest(rows[5::6])[0][:, 0] for rows in (x, faded))
     assert (after <= before).all()
@@ -59,7 +59,7 @@ def test_it_does_not_fade_where_that_would_cost_the_outcome(decoder: ResidualDec
     row, x, z = _path(decoder)
     ends = x[5::6]
 
-    def met(rows: Tensor) -> Tensor:
+    def met(rows: Tensor, _: Tensor) -> Tensor:
         return Neighbours(ends, None).nearest(rows)[0][:, 0] == 0
 
     assert torch.equal(

@@ -99,7 +99,7 @@ def test_a_rule_that_never_waits_does_nothing_that_would(
 
 
 def test_a_rule_that_waits_is_seen_to(models: FittedModels, feasible: FeasibleSet, here: Slope) -> None:
-    rule = AtLegalRow(feasible.encoder, lambda x: torch.full((len(x),), bool(x.sum() > 0)))
+    rule = AtLegalRow(feasible.encoder, lambda x, _: torch.full((len(x),), bool(x.sum() > 0)))
     with torch.no_grad(), _Watched() as watched:
         rule(here)
     assert watched.seen & WAITS

@@ -1,5 +1,6 @@
 """The responses of the service, by a real server."""
 
+import copy
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,7 @@ from counterpath.service.dispatcher import Dispatcher
 from counterpath.service.schemas import ErrorResponse, ExplainResponse, ModelCard, json_records
 from counterpath.service.settings import Settings
 from counterpath.utils.errors import InputError
-from tests.tables import CITIES, CLASSES, LABEL, features
+from tests.tables import CITIES, CLASSES, LABEL, described, features
 
 from .conftest import served, service
 
@@ -55,6 +56,24 @@ def test_a_response_has_all_that_the_explanation_has(
     assert plans[0]["milestones"][-1]["features"] == plans[0]["counterfactual"]
     assert [point["changes"] for point in plans[0]["milestones"]] == wanted.milestones("p0", plan=1)["changes"].tolist()
     assert any(change["difference"] is None for plan in plans for change in plan["changes"])
+
+
+def test_the_description_says_what_people_call_things(explainer: cp.Explainer, rows: list[dict[str, Any]]) -> None:
+    named = copy.copy(explainer)
+    named.schema_ = described(explainer.schema_)
+    with service({"people": named}, Settings()) as client:
+        parts = client.get("/openapi.json").json()["components"]["schemas"]
+        words = {name: field["description"] for name, field in parts["PeopleRow"]["properties"].items()}
+        card = ModelCard.model_validate(client.get("/v1/models/people").json())
+        answer = client.post(PREDICT, json={"rows": rows[:1]}).json()
+    assert words["city"].startswith("Home town. One of: A (City A), B (City B)")
+    assert words["size"].endswith("huge (very large). No plan changes it unless it is in `unlock`.")
+    assert words["children"].startswith("How many children live in the household. From 0 to ")
+    assert " euros in the training rows." in words["debt"]
+    assert words["score"].startswith("From ")
+    assert card.class_labels == {"high": "refused", "low": "granted"}
+    assert {each.name: (each.label, each.unit) for each in card.features}["debt"] == ("Debt", "euros")
+    assert answer["rows"][0]["class"] in CLASSES, "machines read classes as they are"
 
 
 def test_as_much_of_the_path_comes_as_is_asked_for(client: httpx.Client, rows: list[dict[str, Any]]) -> None:

@@ -99,6 +99,21 @@ def parse_range(feature: Feature, value: Any) -> tuple[Any, ...]:
     return low, high
 
 
+def parse_forbidden(schema: Schema) -> tuple[dict[str, tuple[Any, ...]], ...]:
+    """What a schema forbids: for each combination by feature the categories, or the ends (low, high) of numbers."""
+
+    def parse(feature: Feature, value: Any) -> tuple[Any, ...]:
+        listed = _listed(value)
+        if feature.categories:
+            return tuple(_parse_category(feature, each) for each in ((value,) if listed is None else listed))
+        return parse_range(feature, (value, value) if listed is None else value)
+
+    try:
+        return tuple({name: parse(schema[name], value) for name, value in each.items()} for each in schema.forbidden)
+    except InputError as error:
+        raise InputError(f"the schema's forbidden combinations cannot be used: {error}") from error
+
+
 def is_interval(feature: Feature) -> bool:
     """Whether a range of the feature is an interval: its values have an order, and are more than two."""
     return feature.kind in ("continuous", "integer", "ordinal")

@@ -44,7 +44,7 @@ def summarise(result: "Explanation", by: By | None = None) -> pd.DataFrame:
     columns = ["n", "explained", "found", "gaps", *plans, *COSTS, "changes most"]
     status, costs = result.status["status"].reset_index(drop=True), result.measures().reset_index(drop=True)
     changed = result.changed[list(result.schema.names)].reset_index(drop=True)
-    if len(result.paths):
+    if "steps" not in costs and len(result.paths):  # those of the search, however much of a path is kept
         costs = costs.assign(steps=result.paths.groupby("row")["step"].max().reindex(range(len(costs))))
     costs = costs.reindex(columns=list(COSTS)).astype(float)
     index, group = pd.Index(["all"]), np.zeros(len(status), dtype=int)

@@ -75,8 +75,10 @@ def legal(feature: Feature, lower: float, upper: float) -> str:
         lower: The smallest one that it may become.
         upper: The largest one.
     """
-    ends, step = f"{value(lower)} to {value(upper)}", f" in steps of {value(feature.step)}" if feature.step else ""
-    return f"{ends}{step}" if None not in (feature.lower, feature.upper) else f"{ends}{step} is usual"
+    ends = f"{value(lower)} to {value(upper)}"
+    if None in (feature.lower, feature.upper):
+        return f"{ends} is usual"
+    return f"{ends} in steps of {value(feature.step)}" if feature.step else ends
 
 
 def titles(schema: Schema | None) -> dict[str, str]:

@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from counterpath.data.constraints import parse_forbidden
 from counterpath.data.encoding import Encoder
 from counterpath.data.impute import Imputer
 from counterpath.data.schema import Schema
@@ -82,6 +83,7 @@ def prepare_training(
         schema = encoder.schema
     schema = Schema.infer(features) if schema is None else schema
     check_columns(features, schema)
+    parse_forbidden(schema)  # what cannot be used is said before hours of training, and not after
     imputer = Imputer.fit(features, schema) if missing == "impute" else None
     features = features if imputer is None else imputer.fill(features)[0]
     return TrainingTable(features, labels, name, Encoder.fit(features, schema) if encoder is None else encoder, imputer)

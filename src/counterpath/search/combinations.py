@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from counterpath.data.constraints import parse_range, range_ends
+from counterpath.data.constraints import parse_forbidden, range_ends
 from counterpath.data.encoding import Encoder, OneHotAxes
 
 _TENTHS = 10
@@ -31,12 +31,13 @@ class Combinations:
         edges: For each feature with numbers the upper ends of its parts but the last, encoded; None for categories.
         first: The index of the first part or category of each feature among those of all.
         seen: Whether two of them occur together in a training row; always for two parts of numbers.
-        forbidden: What the schema forbids: for each combination by feature the parts or the range, encoded.
+        forbidden: What the schema forbids: for each combination by feature its columns, and the points of each
+            category, or the lower and the upper point of an interval.
         active: Whether unseen pairs count; what is forbidden always does.
     """
 
     encoder: Encoder
-    edges: tuple[Float[Tensor, "e"] | None, ...]
+    edges: tuple[Float[Tensor, "_"] | None, ...]
     first: Int[Tensor, "f"]
     seen: Bool[Tensor, "b b"]
     forbidden: tuple[tuple[tuple[slice, Tensor, Tensor], ...], ...] = ()
@@ -64,7 +65,7 @@ class Combinations:
             if edges[one] is not None and edges[other] is not None:
                 ends = [slice(int(first[k]), int(first[k + 1])) for k in (one, other)]
                 seen[ends[0], ends[1]] = True
-        forbidden = tuple(_forbidden(encoder, combination, rows.device) for combination in encoder.schema.forbidden)
+        forbidden = tuple(_forbidden(encoder, each, rows.device) for each in parse_forbidden(encoder.schema))
         return replace(found, seen=seen | seen.T, forbidden=forbidden)
 
     def parts(self, x: Float[Tensor, "n D"]) -> Int[Tensor, "n f"]:
@@ -123,33 +124,30 @@ def _parts(column: Tensor) -> Tensor:
 
 
 def _forbidden(
-    encoder: Encoder, combination: Mapping[str, Any], device: torch.device
+    encoder: Encoder, combination: Mapping[str, tuple[Any, ...]], device: torch.device
 ) -> tuple[tuple[slice, Tensor, Tensor], ...]:
-    """For each feature of a combination its columns, and which values belong to it: from a lower to an upper row."""
+    """For each feature of a combination its columns, and which points belong to it, each from a lower to an upper."""
     found = []
-    for name, value in combination.items():
+    for name, values in combination.items():
         feature, index = encoder.schema[name], encoder.schema.index(name)
         columns, axis = encoder.layout[index], encoder.axes[index]
-        single = not isinstance(value, list | tuple | set)
-        ordered = feature.kind == "ordinal" or not feature.categories
-        allowed = parse_range(feature, (value, value) if single and ordered else value)
-        if isinstance(axis, OneHotAxes):
-            chosen = torch.tensor([category in allowed for category in feature.categories], device=device)
-            found.append((columns, chosen.float(), torch.ones_like(chosen, dtype=torch.float32)))
-            continue
-        low, high = range_ends(feature, allowed)
-        ends = axis.points(torch.tensor([max(low, -1e300), min(high, 1e300)], dtype=torch.float64)).float().to(device)
-        found.append((columns, ends[0], ends[1]))
+        if feature.categories:
+            numbers = [float(feature.categories.index(value)) for value in values]
+            points = axis.points(torch.tensor(numbers, dtype=torch.float64))
+            low = high = points
+        else:
+            ends = torch.tensor(range_ends(feature, values), dtype=torch.float64)
+            points = axis.points(ends.nan_to_num())  # an open end has no point
+            low, high = torch.where(ends.isinf()[:, None], ends[:, None], points)[:, None]
+        found.append((columns, low.float().to(device), high.float().to(device)))
     return tuple(found)
 
 
 def _holds(combination: tuple[tuple[slice, Tensor, Tensor], ...], x: Tensor) -> Tensor:
     good = torch.ones(len(x), dtype=torch.bool, device=x.device)
     for columns, low, high in combination:
-        if columns.stop - columns.start > 1:
-            good &= (x[:, columns] * low.to(x)).sum(-1) > 0.5
-        else:
-            good &= ((x[:, columns] >= low - _EDGE) & (x[:, columns] <= high + _EDGE))[:, 0]
+        here = x[:, None, columns]
+        good &= ((here >= low - _EDGE) & (here <= high + _EDGE)).all(-1).any(-1)
     return good
 
 

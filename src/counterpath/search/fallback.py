@@ -60,12 +60,14 @@ def _goals(
     """
     feasible, x, z = decoder.feasible, landmarks.x[accepted], landmarks.z[accepted]
     free = feasible.unconstrained
-    near = Neighbours(x, feasible.weights).nearest(feasible.factual, 1 if free else _CANDIDATES)[1]
-    if free:
+    same = free and validator.combinations is None and not feasible.encoder.personal  # may anybody be this landmark?
+    near = Neighbours(x, feasible.weights).nearest(feasible.factual, 1 if same else _CANDIDATES)[1]
+    if same:
         return z[near[:, 0]], x[near[:, 0]]
     count = near.shape[1]
     row = torch.arange(len(near), device=near.device).repeat_interleave(count)
-    goals = decoder.decode(z[near.flatten()], row, 0.0)
+    index = near.flatten()
+    goals = feasible.legal(x[index], row) if free else decoder.decode(z[index], row, 0.0)
     probabilities, target = validator.predict_proba(goals), validator.target
     possible = validator.is_possible(goals, feasible.factual[row])
     reached = (target.is_reached(probabilities) & possible).view_as(near)

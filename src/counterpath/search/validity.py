@@ -192,10 +192,9 @@ def check_paths(method: str, validator: Validator, feasible: FeasibleSet, paths:
         "leaves the feasible set: a fixed feature, a bound or a direction": ((paths.x < lower) | (paths.x > upper)).any(
             -1
         ),
-        "has a value that is neither legal nor the row's own": (
-            changed & (feasible.legal(paths.x, paths.row) != paths.x)
-        ).any(-1)
-        & ~_is_somebody(validator, paths.x),
+        "has a value that is neither legal nor the row's own": _is_nobody(
+            validator, paths.x, (changed & (feasible.legal(paths.x, paths.row) != paths.x)).any(-1)
+        ),
     }
     ends = paths.last[paths.found]
     invalid = torch.zeros_like(first)
@@ -207,11 +206,12 @@ def check_paths(method: str, validator: Validator, feasible: FeasibleSet, paths:
             raise MethodError(f"method {method!r} returned a path that {problem} (row {row} of {count})")
 
 
-def _is_somebody(validator: Validator, x: Float[Tensor, "p D"]) -> Bool[Tensor, "p"]:
-    """Which rows are training rows: their values may be finer than what is legal, and still are somebody's."""
-    if validator.plausibility is None:
-        return torch.zeros_like(x[:, 0], dtype=torch.bool)
-    return validator.plausibility.is_copy(x)
+def _is_nobody(validator: Validator, x: Float[Tensor, "p D"], illegal: Bool[Tensor, "p"]) -> Bool[Tensor, "p"]:
+    """Which illegal rows are no training rows: the values of those may be finer than what is legal."""
+    looked = (illegal & x.isfinite().all(-1)).nonzero()[:, 0]  # there is no row next to one that is not finite
+    if validator.plausibility is None or len(looked) == 0:
+        return illegal
+    return illegal.index_copy(0, looked, ~validator.plausibility.is_copy(x[looked]))
 
 
 def _mean_std(latent: LatentModel, z: Tensor, context: Tensor | None) -> Tensor:

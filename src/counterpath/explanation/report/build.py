@@ -162,7 +162,7 @@ def write(
     unit = "people" if several else "rows"
     latent = Map.around(result.landscape, result.paths, result.schema) if len(result.landscape) else None
     models = _models(result.quality, result.schema) if "verdict" in result.quality else {}
-    compared = {method: result} | baselines
+    compared = {method: result, **baselines}
     comparison = both_tables({name: each.plan(1) if each.plans > 1 else each for name, each in compared.items()})
     groups = [
         with_labels(result.summary(each), result.schema) for each in ([by] if isinstance(by, str | pd.Series) else by)
@@ -550,9 +550,9 @@ def _lines(
         chart = _feature_chart(axis, features[change.feature], ranges.get(change.feature))
         lines.append((change.name, change.old, change.then, chart))
     for feature in (result.schema[name] for name in detours[:MOST_DETOURS]):
-        values = features[feature.name]
-        chart = _feature_chart(axis, values, ranges.get(feature.name), is_detour=True)
-        now, then = wording.shown(feature, values.array[0]), wording.amount(feature, values.array[0])
+        chart = _feature_chart(axis, features[feature.name], ranges.get(feature.name), is_detour=True)
+        start = features[feature.name].array[0]
+        now, then = wording.shown(feature, start), wording.amount(feature, start)
         lines.append((feature.title, now, then, chart))
     return lines
 
