@@ -43,7 +43,8 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as name, chromium() as browser:
         folder = Path(name)
-        datasets.load(DATA).test.loc[[PERSON]].to_csv(folder / "people.csv", index=False)
+        people = datasets.load(DATA).test
+        people.loc[[PERSON, *people.index.drop(PERSON)]].to_csv(folder / "people.csv", index=False)
         with run_explorer(folder, "--rows", "people.csv") as address:
             for name, width, height in (("explorer", 1280, 1560), ("explorer-phone", 390, 1560)):
                 photograph(opened(browser, address, width), arguments.pictures / f"{name}.png", height)
