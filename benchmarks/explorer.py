@@ -41,10 +41,10 @@ def main() -> None:
         measure(opened(browser, address, 1280), arguments.people)
     if arguments.pictures is None:
         return
-    with tempfile.TemporaryDirectory() as name, chromium() as browser:
-        folder = Path(name)
-        datasets.load(DATA).test.loc[[PERSON]].to_csv(folder / "people.csv", index=False)
-        with run_explorer(folder, "--rows", "people.csv") as address:
+    with tempfile.TemporaryDirectory() as folder, chromium() as browser:
+        people = datasets.load(DATA).test
+        people.loc[[PERSON, *people.index.drop([PERSON])]].to_csv(Path(folder) / "people.csv", index=False)
+        with run_explorer(Path(folder), "--rows", "people.csv") as address:
             for name, width, height in (("explorer", 1280, 1560), ("explorer-phone", 390, 1560)):
                 photograph(opened(browser, address, width), arguments.pictures / f"{name}.png", height)
 

@@ -30,7 +30,7 @@ SHOWN_POINTS = 1500
 _GRID = 220
 """Cells of a heat map along either axis: about as many as it has pixels at the usual size of a page."""
 _OUTLINE = [withStroke(linewidth=3.2, foreground="white", alpha=0.9)]  # paths stay visible on dark and light
-_WIDE_OUTLINE = [withStroke(linewidth=5, foreground="white", alpha=0.9)]  # around the teaser's wider lines
+_WIDE_OUTLINE = [withStroke(linewidth=5, foreground="white", alpha=0.9)]  # the same around the teaser's wider lines
 _ACROSS = 0.56
 """How far in front of the middle of the hole the teaser's path begins, and behind it ends."""
 _LEGEND: Any = {"loc": "lower right", "fontsize": 8, "frameon": True, "framealpha": 0.9}

@@ -91,9 +91,9 @@ body { background: var(--ground); color: var(--ink); font: 15px/1.5 system-ui, "
 .cp-plan p { margin: 0; overflow-wrap: anywhere; }
 .cp-plan > .cp-row:last-child { margin-top: auto; }
 .cp-changes { list-style: none; margin: 0; padding: 0; display: flex; flex-direction: column; gap: var(--s1); }
-.cp-changes li { display: grid; grid-template-columns: auto auto 1fr; gap: 0 var(--s2);
+.cp-changes li { display: flex; flex-wrap: wrap; gap: 0 var(--s2);
   background: var(--tint); border-radius: 6px; padding: var(--s1) var(--s2); overflow-wrap: anywhere; }
-.cp-changes .cp-feature { grid-column: 1 / -1; font-size: 13px; color: var(--soft); }
+.cp-changes .cp-feature { flex: 0 0 100%; font-size: 13px; color: var(--soft); }
 .cp-changes .cp-new { font-weight: 650; }
 .cp-steps { margin: 0; padding-left: var(--s5); font-size: 14px; overflow-wrap: anywhere; }
 .cp-odds { font-variant-numeric: tabular-nums; font-weight: 650; }

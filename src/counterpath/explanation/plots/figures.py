@@ -347,8 +347,8 @@ def draw_side_by_side(
         fig.suptitle(plain(title), fontsize=11, color=INK)
         below: Any = fig
         if with_map:
-            halves: Any = fig.subfigures(2, 1, height_ratios=(map_height - 0.4, 0.6 + sum(heights)))
-            above, below = halves
+            parts: Any = fig.subfigures(2, 1, height_ratios=(map_height - 0.4, 0.6 + sum(heights)))
+            above, below = parts
             _draw_methods_on_map(above.subplots(), above, landscape, paths, schema)
         panels = below.subplots(
             len(heights), len(paths), sharex=True, sharey="row", height_ratios=heights, squeeze=False
