@@ -16,7 +16,7 @@ test: $(VENV)/.dev
 	+$(MAKE) --no-print-directory -j 2 lint pytest
 
 # A file's tests share their fixtures, so they run in one process; models that many files need are fitted once. There is
-# a process more than there are cores, so each has one thread. Whole runs come first: tests/conftest.py says why.
+# a process for each core, so each has one thread. Whole runs come first: tests/conftest.py says why.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
 pytest: $(VENV)/.dev

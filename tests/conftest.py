@@ -57,11 +57,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path not in whole)
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """A process more than there are cores: a test that waits for a server, a browser or a process leaves its core."""
-    return (os.cpu_count() or 1) + 1
-
-
 class Once:
     """`once(name, make, write, read)` makes something in the first process that needs it; the others read it."""
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import counterpath as cp
 
 ROOT = Path(__file__).parents[2]
-WAIT = 20_000
+WAIT = 60_000
 """Milliseconds that anything on the page may take on a busy machine."""
 
 
