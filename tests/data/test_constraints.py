@@ -297,7 +297,7 @@ def test_weights_are_by_column_and_the_least_is_one():
 # Properties
 
 numbers = {
-    "age": st.integers(18, 80),
+    "age": st.integers(18, 79),
     "income": st.floats(18.61, 62345.67),
     "debt": st.floats(0, 99999.5),
     "short": st.floats(np.float32(0.1).item(), np.float32(0.7).item(), width=32),
