@@ -1,7 +1,7 @@
 """Data sets that people know: shipped with the package, or downloaded once and verified; and where they come from.
 
 What a data set is (source, licence, what its features mean) is in `sets/NAME.json`, its card. Shipped tables lie beside
-it; tools/build_adult.py, build_german.py and build_concrete.py make them.
+it; tools/build_datasets.py makes them.
 """
 
 import gzip

@@ -87,8 +87,7 @@ class FittedModels:
         landmarks: Training rows as they are decoded, where local searches that get stuck fall back to.
         seed: Of all randomness.
         states: By the names of methods the method and what it has fitted. That of the explainer's own method is there
-        from
-            the start, others follow when they are first used.
+            from the start, others follow when they are first used.
     """
 
     encoder: Encoder
