@@ -20,7 +20,7 @@ from counterpath.data.impute import Imputer
 from counterpath.data.schema import Schema
 from counterpath.data.tables import check_columns, to_pandas
 from counterpath.fitting.fitted import FittedModels
-from counterpath.models.classifier import Classifier, PredictProba, blockwise_proba, fit_classifier
+from counterpath.models.classifier import Classifier, PredictProba, blockwise_proba
 from counterpath.models.explained import (
     ExplainedModel,
     Labelled,
@@ -34,7 +34,8 @@ from counterpath.models.explained import (
 )
 from counterpath.models.flow import FlowModel, fit_flow
 from counterpath.models.generator import Autoencoder, Generator, draw
-from counterpath.models.layers import fold, update_batch_norm
+from counterpath.models.layers import fold
+from counterpath.models.own import fit_own
 from counterpath.models.surrogate import Agreement, SurrogateData, agreement, disagreements, fit_surrogate
 from counterpath.models.training import Run
 from counterpath.models.vae import OUTPUTS, VAE, VAETraining, fit_uncertainty, fit_vae
@@ -113,7 +114,7 @@ _SEARCHED_ROWS = 400  # rows from which searches visit what a surrogate learns a
 _SEARCH_STEPS = 60  # of those searches: with steps of 0.1 six units of a space whose codes have unit scale
 _SURROGATE_ROUNDS = 2  # rounds in which a surrogate learns from its own disagreements; each costs a fit
 _SURROGATE_CONFIDENCE = 0.7  # up to which those searches go: beyond the boundary, where answers end
-_GENERATOR_STEPS, _CLASSIFIER_STEPS, _FLOW_STEPS = 4000, 1500, 2000
+_GENERATOR_STEPS, _FLOW_STEPS = 4000, 2000
 """Optimiser steps, whatever the size of the table: they set how long a fit takes."""
 _FLOW_NOISE = 0.01  # of a range, so that a flow, which is a density, can be fitted to discrete features
 _EPOCHS = 20, 400  # the fewest and most: a large table is seen often enough, a tiny one not for ever
@@ -201,22 +202,9 @@ def fit_generator(
 def fit_own_classifier(
     rows: Tensor, labels: np.ndarray, classes: int, weights: tuple[float, ...] | None, run: Run
 ) -> Classifier:
-    """Train the classifier under explanation ourselves, longer and with less decay than the paper does."""
-    batch, epochs = schedule(len(rows), _CLASSIFIER_STEPS)
+    """Train the classifier under explanation ourselves."""
     y = torch.from_numpy(labels).to(rows.device)
-    target = y.to(rows.dtype) if classes == 2 else torch.nn.functional.one_hot(y, classes).to(rows.dtype)
-    classifier = fit_classifier(
-        rows,
-        target,
-        epochs=epochs,
-        batch_size=batch,
-        learning_rate=3e-4,
-        weight_decay=1e-4,
-        class_weights=weights,
-        run=run,
-    )
-    update_batch_norm(classifier, rows)
-    return classifier
+    return fit_own(rows, y, classes, class_weights=weights, run=run)
 
 
 def fit_explained_surrogate(

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from counterpath.geometry.metric import VJP, pull
+from counterpath.geometry.metric import VJP, pull, push
 from counterpath.models.layers import mlp
 from counterpath.models.training import Run, seeded, train
 from counterpath.utils.devices import map_blocks
@@ -34,20 +34,53 @@ class Differentiable(Protocol):
         ...
 
 
+class Beside(nn.Module):
+    """Two functions of a row side by side: [network(x), linear(x)]."""
+
+    def __init__(self, network: nn.Sequential, linear: nn.Linear) -> None:
+        super().__init__()
+        self.network, self.linear = network, linear
+
+    def forward(self, x: Float[Tensor, "n D"]) -> Float[Tensor, "n h"]:
+        """Both outputs."""
+        return torch.cat([self.network(x), self.linear(x)], dim=-1)
+
+
+@push.register(Beside)
+def _(layer: Beside, value: Tensor, tangents: Tensor) -> tuple[Tensor, Tensor]:
+    first, first_tangents = push(layer.network, value, tangents)
+    second, second_tangents = push(layer.linear, value, tangents)
+    each = [pushed.expand(-1, len(value), -1) for pushed in (first_tangents, second_tangents)]
+    return torch.cat([first, second], dim=-1), torch.cat(each, dim=-1)
+
+
+@pull.register(Beside)
+def _(layer: Beside, value: Tensor) -> tuple[Tensor, VJP]:
+    (first, first_vjp), (second, second_vjp) = pull(layer.network, value), pull(layer.linear, value)
+    width = first.shape[-1]
+    return torch.cat(
+        [first, second], dim=-1
+    ), lambda cotangent: first_vjp(cotangent[..., :width]) + second_vjp(cotangent[..., width:])
+
+
 class Classifier(nn.Module):
     """c(x) = sigmoid(wᵀh(x) + b), with h: X → R^H an MLP of widths 2H, 2H, H, H; softmax for more than two classes.
 
     Args:
         features: Width of a row.
-        width: H, the size of the representation.
+        width: H, the size of the MLP's representation.
         classes: How many classes.
+        linear: Let h have a linear function of the row beside the MLP for every logit, so that a logistic regression
+            is a special case.
     """
 
-    def __init__(self, features: int, width: int = 24, classes: int = 2) -> None:
+    def __init__(self, features: int, width: int = 24, classes: int = 2, *, linear: bool = False) -> None:
         super().__init__()
         hidden = mlp([features, 2 * width, 2 * width, width, width])
-        self.representation = nn.Sequential(*hidden, nn.BatchNorm1d(width), nn.Tanh())
-        self.head = nn.Linear(width, 1 if classes == 2 else classes)
+        logits = 1 if classes == 2 else classes
+        network = nn.Sequential(*hidden, nn.BatchNorm1d(width), nn.Tanh())
+        self.representation = Beside(network, nn.Linear(features, logits)) if linear else network
+        self.head = nn.Linear(width + logits if linear else width, logits)
 
     def forward(self, x: Float[Tensor, "n D"]) -> Float[Tensor, "n"] | Float[Tensor, "n K"]:
         """The log odds of class 1; with more than two classes one logit a class."""
@@ -125,7 +158,7 @@ def fit_classifier(
     """
     run = run or Run()
     classes = 2 if y.ndim == 1 else y.shape[-1]
-    _check_labels(y)
+    check_labels(y)
     with seeded(run.seed):
         classifier = Classifier(x.shape[-1], width, classes).to(x)
     weights = torch.tensor([1.0] * classes if class_weights is None else list(class_weights)).to(x)
@@ -143,7 +176,8 @@ def fit_classifier(
     return classifier.requires_grad_(False)
 
 
-def _check_labels(y: Tensor) -> None:
+def check_labels(y: Tensor) -> None:
+    """Raise an error unless these are labels 0 and 1, or probabilities, of more than one class."""
     outside = y[(y < 0) | (y > 1)]
     if len(outside):
         raise InputError(f"labels must be 0 or 1, or probabilities; given {outside.unique().tolist()[:5]}")
