@@ -9,17 +9,42 @@ from hypothesis import strategies as st
 
 from counterpath.data import Schema
 from counterpath.fitting.train import check_class_labels, class_weights, hold_out, schedule
-from counterpath.utils.errors import InputError
+from counterpath.utils.errors import CounterpathWarning, InputError
+from counterpath.utils.progress import listen
 from tests.tables import LABEL, mixed, small
 
 
-@given(st.integers(10, 10**6), st.integers(1, 5000))
-def test_a_schedule_makes_about_so_many_steps_within_its_bounds(rows: int, steps: int) -> None:
-    batch, epochs = schedule(rows, steps)
+@given(st.integers(10, 10**7), st.integers(10**5, 10**7))
+def test_a_schedule_is_bounded_by_the_rows_that_are_seen_whatever_the_table(rows: int, budget: int) -> None:
+    batch, epochs = schedule(rows, budget)
     assert 16 <= batch <= 512
-    assert 20 <= epochs <= 400
-    if 20 < epochs < 400:
-        assert abs(epochs * rows / batch - steps) <= rows / batch
+    assert 1 <= epochs <= max(60, rows / 16 + 1)
+    assert epochs * min(rows, 100_000) <= max(budget, 100_000)
+
+
+def test_small_tables_are_seen_often_and_large_ones_not_at_all_times() -> None:
+    assert [schedule(rows, 2_000_000) for rows in (160, 700, 1900, 10_000, 500_000, 5_000_000)] == [
+        (16, 60),
+        (43, 60),
+        (118, 119),
+        (512, 200),
+        (512, 20),
+        (512, 20),
+    ]
+
+
+def test_a_fit_says_what_it_does_and_how_long_all_of_it_takes() -> None:
+    seen: dict[str, str] = {}
+    with (
+        listen(lambda name, done, total, note: seen.update({name: note})),
+        pytest.warns(CounterpathWarning, match="keeps less than half"),
+    ):
+        small(epochs=2).fit(mixed(60), LABEL)
+    parts = ["training vae mean", "training vae uncertainty", "choosing the classifier", "training classifier"]
+    shown = [name for name in seen if name in (*parts, "fitting the method")]
+    assert shown == [*parts, "fitting the method"]
+    assert all("in all" in seen[name] for name in (*parts[:3], "fitting the method"))
+    assert seen["fitting the method"] == "in all 0 s to go"
 
 
 @given(st.integers(0, 60_000), st.integers(0, 5))

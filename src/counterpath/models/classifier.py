@@ -108,6 +108,13 @@ def probabilities(logits: Tensor) -> Float[Tensor, "n K"]:
     return torch.softmax(logits, dim=-1)
 
 
+def log_probabilities(logits: Tensor) -> Float[Tensor, "n K"]:
+    """The logarithm of `probabilities`, which stays finite where they vanish."""
+    if logits.ndim == 1:
+        logits = torch.stack([torch.zeros_like(logits), logits], dim=-1)
+    return torch.log_softmax(logits, dim=-1)
+
+
 @dataclass(frozen=True)
 class _Blockwise:
     """What `blockwise_proba` returns."""

@@ -131,7 +131,7 @@ def fit_own(
     curves = []
     with track("choosing the classifier", len(parts), shown=run.progress) as advance:
         for rest, held_out in parts:
-            curves.append(_fit(rest, held_out, penalty, width, _EPOCHS, Run(run.seed, progress=False))[1])
+            curves.append(_fit(rest, held_out, penalty, width, _EPOCHS, Run(run.seed, progress=False), "fold")[1])
             advance()
     epochs = _best_epoch(curves, parts)
     classifier, _ = _fit(task, None, penalty, width, epochs, run)
@@ -193,6 +193,7 @@ def _fit(
     width: int,
     epochs: int,
     run: Run,
+    name: str = "classifier",
 ) -> tuple[Classifier, list[Tensor]]:
     """A linear part, and a network trained beside it; with the logits of held-out rows after every epoch."""
     classes = len(task.weights)
@@ -222,7 +223,7 @@ def _fit(
         return _cross_entropy(classifier(task.x(index)), task.labels[index], task.weights)
 
     train(
-        "classifier",
+        name,
         classifier,
         loss,
         (task.index,),

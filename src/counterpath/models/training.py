@@ -85,6 +85,7 @@ def train(
     identity: Sequence[Tensor] | None = None,
     stopping: EarlyStopping | None = None,
     epoch_rows: int | None = None,
+    anneal: bool = False,
 ) -> list[float]:
     """Minimise the mean of `loss` over mini-batches, and leave `module` in evaluation mode.
 
@@ -104,6 +105,8 @@ def train(
             number of threads would round differently.
         stopping: Stop early, and end with the weights that were best; by default the last ones are kept.
         epoch_rows: Rows that make an epoch, drawn anew each time, where there are more; by default all.
+        anneal: Let the learning rate fall to nothing along half a cosine, which takes a fraction of the steps that a
+            constant rate needs (Loshchilov and Hutter, "SGDR", ICLR 2017).
 
     Returns:
         The mean loss of every epoch.
@@ -117,8 +120,11 @@ def train(
     device = tensors[0].device
     generator = torch.Generator(device).manual_seed(run.seed)
     optim = optimizer(p for p in module.parameters() if p.requires_grad)
+    rates = [group["lr"] for group in optim.param_groups]
     for group in optim.param_groups:
         group["capturable"] = device.type == "cuda"
+        if anneal:  # a tensor: where steps are replayed, a number would stay what it was in the first of them
+            group["lr"] = torch.tensor(group["lr"], device=device)
     batch_size = min(batch_size, len(tensors[0]))
     checkpoint, losses = None, []
     if run.checkpoint is not None:
@@ -135,6 +141,9 @@ def train(
         advance(len(losses))
         while len(losses) < epochs and not (stopping is not None and stopping.over):
             module.train()
+            if anneal:
+                for group, rate in zip(optim.param_groups, rates, strict=True):
+                    group["lr"].fill_(rate * 0.5 * (1 + math.cos(math.pi * len(losses) / epochs)))
             losses.append(batches.epoch())
             _check_loss(name, losses, optim)
             _watch(stopping, module, best)
