@@ -1065,7 +1065,9 @@ class Encoder:
     def _value_axis(self, index: int, feature: Feature) -> NumberAxis | OrdinalAxis:
         kind = KINDS[feature.kind]
         if kind.categories is not None:
-            return OrdinalAxis(len(feature.categories), tuple(i for i in self.seen[index] if i < _count(feature, gap=0)))
+            return OrdinalAxis(
+                len(feature.categories), tuple(i for i in self.seen[index] if i < _count(feature, gap=0))
+            )
         storage = storage_dtype(self.dtypes[feature.name])
         low, high = self.low[index], self.high[index]
         grid = Grid.of(feature, self.values[index])
