@@ -194,7 +194,7 @@ def check_columns(frame: pd.DataFrame, schema: Schema) -> None:
 
 
 def to_numbers(column: pd.Series, feature: Feature) -> NDArray[np.float64]:
-    """The values of a column in original units; for categories their index in the schema, or `UNKNOWN`; NaN for gaps."""
+    """The values of a column in original units; for categories their index or `UNKNOWN`; NaN for gaps."""
     missing = column.isna().to_numpy()
     if not feature.missing:
         problem = (
