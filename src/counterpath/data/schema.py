@@ -11,7 +11,9 @@ from types import NoneType
 from typing import Any, TypeAlias
 
 import numpy as np
+import pandas as pd
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from counterpath.utils.errors import InputError, choose
@@ -112,6 +114,9 @@ class Feature:
         description: What it means.
         phrase: A change of it in words, with {new} and {old}: "you worked {new} instead of {old} hours a week".
         category_labels: By category, as text, what people call it.
+        codes: Numbers that are no measurements, and what each means: {-7: "no inquiry"}. A number with codes is either
+            one of them or a number, and nothing lies between.
+        missing: Whether it may be missing. A gap is a value of its own then: it stays, or is filled and said to be.
 
     A person's own value may stay in any case.
     """
@@ -133,6 +138,8 @@ class Feature:
     description: str = ""
     phrase: str = ""
     category_labels: Mapping[str, str] = field(default_factory=dict)
+    codes: Mapping[Number, str] = field(default_factory=dict)
+    missing: bool = False
 
     def __post_init__(self) -> None:
         kind = choose(f"kind of feature {self.name!r}:", self.kind, KINDS)
@@ -143,6 +150,7 @@ class Feature:
         if not isinstance(self.values, str):
             object.__setattr__(self, "values", tuple(sorted({float(value) for value in self.values})))
         object.__setattr__(self, "category_labels", {str(key): text for key, text in self.category_labels.items()})
+        object.__setattr__(self, "codes", self._parse_codes(kind))
         if kind.categories is None:
             self._check_number(kind, transform)
             self._check_step(kind)
@@ -151,6 +159,31 @@ class Feature:
         unknown = self.category_labels.keys() - {str(category) for category in self.categories}
         if unknown:
             raise InputError(f"{self._named} has a label for {sorted(unknown)[0]!r}, which is no category of it")
+
+    def _parse_codes(self, kind: Kind) -> dict[Number, str]:
+        """The codes in order, as numbers; JSON has them as text."""
+        parsed: dict[Number, str] = {}
+        for given, label in self.codes.items():
+            try:
+                code = float(given)
+            except (TypeError, ValueError):
+                code = math.nan
+            if not math.isfinite(code) or not isinstance(label, str):
+                raise InputError(
+                    f"{self._named} has the code {given!r}: {label!r}; expected a number and what it means, such as "
+                    "{-7: 'no inquiry'}"
+                )
+            if code in parsed:
+                raise InputError(f"{self._named} has the code {given!r} twice; each has one meaning")
+            if self.lower is not None and self.upper is not None and self.lower <= code <= self.upper:
+                raise InputError(
+                    f"{self._named} has the code {given!r}, which lies within its bounds {self.lower} to {self.upper}; "
+                    "a code is no measurement: move the bound, or drop the code"
+                )
+            parsed[int(code) if code == int(code) else code] = label
+        if parsed and kind.categories is not None:
+            raise InputError(f"{self._named} has codes, which are for numbers; add them to its categories")
+        return dict(sorted(parsed.items()))
 
     def _check_number(self, kind: Kind, transform: Transform) -> None:
         if self.categories:
@@ -224,6 +257,10 @@ class Feature:
     def title(self) -> str:
         """What people call it."""
         return self.label or self.name
+
+    def is_measured(self, values: pd.Series) -> NDArray[np.bool_]:
+        """Which values are neither gaps nor codes."""
+        return ~(values.isna() | values.isin(list(self.codes))).to_numpy(bool)
 
     @property
     def _named(self) -> str:
@@ -336,7 +373,7 @@ class Schema:
     def to_json(self) -> dict[str, Any]:
         """A value that `json.dumps` takes and `from_json` turns back into an equal schema."""
         return {
-            "features": [dataclasses.asdict(feature) for feature in self.features],
+            "features": [_feature_to_json(feature) for feature in self.features],
             "class_labels": dict(self.class_labels),
             "forbidden": [dict(combination) for combination in self.forbidden],
         }
@@ -384,8 +421,14 @@ _JSON_TYPES: dict[str, tuple[type, ...]] = {
     "description": (str,),
     "phrase": (str,),
     "category_labels": (dict,),
+    "codes": (dict,),
+    "missing": (bool,),
 }
 _NEEDED = {"name", "kind"}
+
+
+def _feature_to_json(feature: Feature) -> dict[str, Any]:
+    return dataclasses.asdict(feature) | {"codes": {str(code): label for code, label in feature.codes.items()}}
 
 
 def _feature_from_json(item: Any) -> Feature:

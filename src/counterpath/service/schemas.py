@@ -177,6 +177,8 @@ class FeatureCard(Response):
     description: str = Field(description="What it means.")
     phrase: str = Field(description="A change of it in words, with {new} and {old}.")
     category_labels: dict[str, str] = Field(description="What people call its categories.")
+    codes: dict[str, str] = Field(description="Numbers that are no measurements, and what each means.")
+    missing: bool = Field(description="Whether it may be missing.")
 
 
 class ModelCard(Response):
@@ -426,7 +428,7 @@ def _list(kind: Any) -> Any:
 
 def _value(feature: Feature, explainer: Explainer) -> Any:
     kind = _number(feature) if KINDS[feature.kind].categories is None else _category(feature)
-    if explainer.imputer_ is not None:
+    if explainer.imputer_ is not None or feature.missing:
         kind = kind | None
     return Annotated[kind, Field(description=_description(feature, explainer))]
 
@@ -434,7 +436,7 @@ def _value(feature: Feature, explainer: Explainer) -> Any:
 def _number(feature: Feature) -> Any:
     if KINDS[feature.kind].whole:
         return _integer(-_MAX_INTEGER, _MAX_INTEGER)
-    above = TRANSFORMS[feature.transform].above
+    above = -math.inf if feature.codes else TRANSFORMS[feature.transform].above
     return Annotated[float, Field(gt=above) if above > -math.inf else Field()]
 
 
@@ -466,6 +468,9 @@ def _description(feature: Feature, explainer: Explainer) -> str:
         low, high = (wording.value(ends[column]) for ends in (encoder.low, encoder.high))
         values = f"From {low} to {wording.with_unit(feature, high)} in the training rows."
         values += f" Plans have multiples of {wording.value(feature.step)}." if feature.step else ""
+        codes = ", ".join(f"{wording.value(code)} ({meaning})" for code, meaning in feature.codes.items())
+        values += f" Or a code: {codes}." if codes else ""
+    values += " Null where it is missing." if feature.missing else ""
     held = "" if feature.actionable else " No plan changes it unless it is in `unlock`."
     held = " No plan changes it." if feature.immutable else held
     return f"{f'{meaning}. ' if meaning else ''}{values}{held}"
