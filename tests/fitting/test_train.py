@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from counterpath.data import Schema
+from counterpath.data.encoding import Encoder
+from counterpath.fitting import train
 from counterpath.fitting.train import check_class_labels, class_weights, hold_out, schedule
 from counterpath.utils.errors import CounterpathWarning, InputError
 from counterpath.utils.progress import listen
@@ -96,3 +98,21 @@ def test_classes_of_a_few_rows_are_not_held_out() -> None:
     labels = np.array([0] * 300 + [1] * 5)
     assert not hold_out(305, 0, labels)[300:].any()
     assert hold_out(305, 0, labels)[:300].any()
+
+
+def test_of_too_many_rows_some_are_drawn_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(train, "MOST_ROWS", 150)
+    with pytest.warns(CounterpathWarning, match="the table has 600 rows; the models are fitted to 150 of them"):
+        prepared = train.prepare_training(mixed(), LABEL, None, None, missing="error", seed=1)
+    assert prepared.labels is not None
+    assert list(prepared.labels.index) == list(prepared.features.index)
+    assert len(prepared.features) == 150
+    assert prepared.features.index.is_unique
+
+
+def test_rows_are_encoded_in_parts_as_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(train, "_SOME_ROWS", 70)
+    table = mixed().drop(columns=LABEL)
+    encoder = Encoder.fit(table, Schema.infer(table))
+    torch.testing.assert_close(train.encode_rows(encoder, table), encoder.encode(table), rtol=0, atol=0)
+    assert len(train.some(torch.zeros(600, 2))) <= 70

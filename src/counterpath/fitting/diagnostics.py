@@ -11,6 +11,7 @@ from torch import Tensor
 
 from counterpath.data.schema import KINDS
 from counterpath.fitting.fitted import FittedModels
+from counterpath.fitting.train import some
 from counterpath.models.calibration import Calibration, calibrate
 from counterpath.models.latent import context_for
 from counterpath.models.surrogate import Agreement
@@ -311,7 +312,7 @@ def diagnose(models: FittedModels, *, labels: Tensor | None = None, seed: int = 
     """
     held_out = bool(models.held_out.any())
     test = models.rows[models.held_out] if held_out else models.rows
-    train = models.rows[~models.held_out]
+    train = some(models.rows[~models.held_out])
     space = models.latent
     with torch.no_grad():
         decoded = map_blocks(space.decode, map_blocks(space.encode, test), context_for(space, test))

@@ -4,8 +4,10 @@ The table is made ready first: labels apart, columns checked, gaps kept or fille
 """
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,7 @@ from counterpath.data.constraints import parse_forbidden
 from counterpath.data.encoding import Encoder
 from counterpath.data.impute import Imputer
 from counterpath.data.schema import Schema
-from counterpath.data.tables import check_columns, to_pandas
+from counterpath.data.tables import check_columns, draw_rows, to_pandas
 from counterpath.fitting.fitted import FittedModels
 from counterpath.models.classifier import Classifier, PredictProba, blockwise_proba
 from counterpath.models.explained import (
@@ -45,7 +47,7 @@ from counterpath.search.method import Method, Problem, SearchModels, SearchOptio
 from counterpath.search.methods import METHODS, search
 from counterpath.search.objective import Target
 from counterpath.search.roadmap import Landmarks
-from counterpath.utils.errors import InputError, choose
+from counterpath.utils.errors import CounterpathWarning, InputError, choose
 from counterpath.utils.progress import stages, track
 
 FEWEST_ROWS = 10  # fewer rows than that tell no model anything
@@ -77,7 +79,14 @@ class TrainingTable:
 
 
 def prepare_training(
-    table: Any, target: TargetColumn, schema: Schema | None, encoder: Encoder | None, *, missing: str, model: Any = None
+    table: Any,
+    target: TargetColumn,
+    schema: Schema | None,
+    encoder: Encoder | None,
+    *,
+    missing: str,
+    model: Any = None,
+    seed: int = 0,
 ) -> TrainingTable:
     """A table to fit to: what is not given of schema and encoder follows from it.
 
@@ -88,9 +97,18 @@ def prepare_training(
         encoder: A fitted encoder, whose schema it is then.
         missing: One of `MISSING`.
         model: The model to explain, which may refuse gaps; None for ours, which does not.
+        seed: Of the rows that are drawn of a table with more than a million.
     """
     choose("way to treat missing values", missing, dict.fromkeys(MISSING))
     features, labels, name = _without_labels(to_pandas(table), target)
+    if len(features) > MOST_ROWS:
+        warnings.warn(
+            f"the table has {len(features):,} rows; the models are fitted to {MOST_ROWS:,} of them, drawn at random",
+            CounterpathWarning,
+            stacklevel=3,
+        )
+        drawn = draw_rows(len(features), MOST_ROWS, seed)
+        features, labels = features.iloc[drawn], None if labels is None else labels.iloc[drawn]
     if len(features) < FEWEST_ROWS:
         raise InputError(f"a fit needs at least {FEWEST_ROWS} rows; given {len(features)}")
     if encoder is not None:
@@ -160,6 +178,8 @@ _SURROGATE_ROUNDS = 2  # rounds in which a surrogate learns from its own disagre
 _SURROGATE_CONFIDENCE = 0.7  # up to which those searches go: beyond the boundary, where answers end
 _GENERATOR_ROWS, _FLOW_ROWS = 2_000_000, 1_000_000
 """Rows that training sees in all, one as often as it is seen: they set how long the fit of a large table takes."""
+MOST_ROWS = 1_000_000  # rows of a table that are fitted to: training sees two million, and more rows would be seen once
+_SOME_ROWS = 50_000  # rows of a large table that do where each is compared with others: centres, a surrogate, limits
 _EPOCH_ROWS = 100_000  # rows that make an epoch of a larger table, drawn anew each time
 _AGAIN = tuple(
     (name, 5.0)
@@ -247,8 +267,9 @@ def fit_generator(
         std_learning_rate=0.01,
         anneal=True,
         epoch_rows=_EPOCH_ROWS,
+        std_rows=_SOME_ROWS,
     )
-    different = len(torch.unique(rows, dim=0))
+    different = len(torch.unique(some(rows), dim=0))
     if different < 2:
         raise InputError("all training rows are equal: there is nothing that could change")
     centers = sizes.n_centers if isinstance(sizes.n_centers, int) else min(200, max(10, len(rows) // 20))
@@ -294,7 +315,7 @@ def fit_explained_surrogate(
     A search goes where the surrogate promises most, which is where it is most likely to be wrong. So it learns again
     from the rows that searches visited and on which the two disagreed, twice.
     """
-    ask, trained = black_box_proba(model, encoder), rows[~held_out]
+    ask, trained = partial(_in_parts, black_box_proba(model, encoder)), some(rows[~held_out])
     count = min(_MOST_DRAWN, max(_FEWEST_DRAWN, len(rows)))
     drawn, unseen = encoder.round(draw(generator, trained, 2 * count, seed=run.seed)).chunk(2)
     data = SurrogateData(trained, ask(trained)) + SurrogateData(drawn, ask(drawn))
@@ -309,8 +330,32 @@ def fit_explained_surrogate(
     visited = _visited(surrogate, ask, generator, encoder, trained, last)
     agreed = Agreement(*(agreement(surrogate, check) for check in (*checks, visited)))
     return ExplainedModel(
-        "black-box", qualified_name(model), classes, ask, surrogate, agreed, table_proba(model, encoder)
+        "black-box",
+        qualified_name(model),
+        classes,
+        black_box_proba(model, encoder),
+        surrogate,
+        agreed,
+        table_proba(model, encoder),
     )
+
+
+def some(rows: Tensor) -> Tensor:
+    """At most 50,000 rows, at equal distances, because a table may be sorted."""
+    return rows[:: -(-len(rows) // _SOME_ROWS)]
+
+
+def _in_parts(ask: PredictProba, rows: Tensor) -> Tensor:
+    """What a model says about rows, some of them at a time: as a table they take a multiple of their memory."""
+    return torch.cat([ask(part) for part in rows.split(_SOME_ROWS)])
+
+
+def encode_rows(encoder: Encoder, frame: pd.DataFrame) -> Tensor:
+    """All rows of a table encoded, some of them at a time: in between they take a multiple of their memory."""
+    encoded = torch.empty(len(frame), encoder.width)
+    for first in range(0, len(frame), _SOME_ROWS):
+        encoded[first : first + _SOME_ROWS] = encoder.encode(frame.iloc[first : first + _SOME_ROWS])
+    return encoded
 
 
 def _visited(
@@ -460,7 +505,14 @@ def _fit_models(
         explained = fit_explained_surrogate(model, classes, generator, encoder, rows, held_out, run)
     flow = fit_flow_model(trained, run) if "flow" in config.method.needs else None
     models = FittedModels(
-        encoder, explained, generator, flow, rows, held_out, explained.predict_proba(rows), seed=run.seed
+        encoder,
+        explained,
+        generator,
+        flow,
+        rows,
+        held_out,
+        _in_parts(explained.predict_proba, rows),
+        seed=run.seed,
     )
     with track("fitting the method", 2, shown=run.progress) as advance:
         codes = models.latent, encoder.round, rows, models.probabilities, models.predict_proba

@@ -165,7 +165,7 @@ def fit_classifier(
     """
     run = run or Run()
     classes = 2 if y.ndim == 1 else y.shape[-1]
-    check_labels(y)
+    _check_labels(y)
     with seeded(run.seed):
         classifier = Classifier(x.shape[-1], width, classes).to(x)
     weights = torch.tensor([1.0] * classes if class_weights is None else list(class_weights)).to(x)
@@ -183,8 +183,7 @@ def fit_classifier(
     return classifier.requires_grad_(False)
 
 
-def check_labels(y: Tensor) -> None:
-    """Raise an error unless these are labels 0 and 1, or probabilities, of more than one class."""
+def _check_labels(y: Tensor) -> None:
     outside = y[(y < 0) | (y > 1)]
     if len(outside):
         raise InputError(f"labels must be 0 or 1, or probabilities; given {outside.unique().tolist()[:5]}")

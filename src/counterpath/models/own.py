@@ -14,10 +14,11 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from counterpath.models.classifier import Beside, Classifier, check_labels
+from counterpath.models.classifier import Beside, Classifier
 from counterpath.models.layers import update_batch_norm
 from counterpath.models.training import EarlyStopping, Run, check_finite, seeded, train
 from counterpath.utils.devices import map_blocks
+from counterpath.utils.errors import InputError
 from counterpath.utils.progress import track
 
 _PENALTIES = (0.3, 3.0, 30.0, 100.0)  # ridge penalties of standardised columns: from nearly none to what 700 rows need
@@ -112,7 +113,8 @@ def fit_own(
     """
     run = run or Run()
     check_finite("classifier", x)
-    check_labels(y.double() if classes == 2 else F.one_hot(y, classes).double())
+    if bool((y == y[0]).all()):
+        raise InputError(f"a classifier needs more than one class in its labels; given only class {int(y[0])}")
     weights = torch.tensor([1.0] * classes if class_weights is None else list(class_weights)).to(x)
     spread = x.std(0).clamp_min(_SMALLEST_SPREAD)
     task = _Task(x, y, weights, x.mean(0), spread, torch.arange(len(x), device=x.device))

@@ -165,6 +165,7 @@ class VAETraining:
             would follow, and with it the weight of σ in the metric would vanish.
         anneal: Let the learning rates fall to nothing along half a cosine.
         epoch_rows: Rows that make an epoch where there are more; None for all.
+        std_rows: Rows that the uncertainty is fitted to, at equal distances, where there are more; None for all.
     """
 
     mean_epochs: int = 100
@@ -179,6 +180,7 @@ class VAETraining:
     noise: float = 0.1
     anneal: bool = False
     epoch_rows: int | None = None
+    std_rows: int | None = None
 
     def adam(self, rate: float) -> MakeOptimizer:
         """Adam with this learning rate."""
@@ -295,6 +297,7 @@ def fit_uncertainty(
     """
     assert isinstance(vae, nn.Module)
     vae.eval().requires_grad_(False)
+    x = x if training.std_rows is None else x[:: -(-len(x) // training.std_rows)]
     context = context_for(vae, x)
     with torch.no_grad():
         mean = map_blocks(lambda rows: vae.posterior(rows)[0], x)
