@@ -19,7 +19,7 @@ from counterpath.utils.devices import map_blocks
 from counterpath.utils.errors import GeometryError
 
 GOOD, FAIR, BAD = "good", "fair", "bad"
-_FEW = 100  # rows: with fewer, a share of one half is known to no better than 10 %
+_FEW = 50  # rows: with fewer, a share of one half is known to no better than 14 %
 _LEVEL = 0.975  # the upper end of a 95 % interval
 _GRID = 2001  # candidates for an AUC: the ends of its interval are found to 0.0005
 

@@ -181,11 +181,6 @@ _GENERATOR_ROWS, _FLOW_ROWS = 2_000_000, 1_000_000
 MOST_ROWS = 1_000_000  # rows of a table that are fitted to: training sees two million, and more rows would be seen once
 _SOME_ROWS = 50_000  # rows of a large table that do where each is compared with others: centres, a surrogate, limits
 _EPOCH_ROWS = 100_000  # rows that make an epoch of a larger table, drawn anew each time
-_AGAIN = tuple(
-    (name, 5.0)
-    for again in range(_SURROGATE_ROUNDS)
-    for name in ("visiting rows", f"training surrogate again {again + 1}")
-)
 _STAGES = {
     "own": (
         ("training vae mean", 50.0),
@@ -198,7 +193,11 @@ _STAGES = {
         ("training vae mean", 40.0),
         ("training vae uncertainty", 4.0),
         ("training surrogate", 12.0),
-        *_AGAIN,
+        *(
+            (name, 5.0)
+            for again in range(1, _SURROGATE_ROUNDS + 1)
+            for name in ("visiting rows", f"training surrogate again {again}")
+        ),
         ("visiting rows", 5.0),
     ),
 }  # by kind of model: percent of the time of a fit that each part took on German Credit and HELOC
