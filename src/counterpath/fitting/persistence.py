@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from counterpath.data.encoding import Encoder
 from counterpath.fitting.fitted import FittedModels
 from counterpath.fitting.train import torch_subject
-from counterpath.models.classifier import Classifier, blockwise_proba
+from counterpath.models.classifier import Classifier, blockwise_proba, side_width
 from counterpath.models.explained import ExplainedModel, TorchClassifier, black_box_proba, qualified_name, table_proba
 from counterpath.models.flow import FlowModel
 from counterpath.models.generator import Generator
@@ -512,7 +512,7 @@ _LINEAR_PART = "classifier.representation.linear.weight"
 
 def _classifier(encoder: Encoder, classes: tuple[Any, ...], tensors: Mapping[str, Tensor]) -> Classifier:
     (logits, width), linear = tensors["classifier.head.weight"].shape, _LINEAR_PART in tensors
-    classifier = Classifier(encoder.width, width - logits if linear else width, len(classes), linear=linear)
+    classifier = Classifier(encoder.width, width - side_width(logits) * linear, len(classes), linear=linear)
     return _filled(classifier, "classifier", tensors)
 
 

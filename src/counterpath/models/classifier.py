@@ -63,6 +63,14 @@ def _(layer: Beside, value: Tensor) -> tuple[Tensor, VJP]:
     ), lambda cotangent: first_vjp(cotangent[..., :width]) + second_vjp(cotangent[..., width:])
 
 
+def side_width(logits: int) -> int:
+    """How many linear functions stand beside a network for so many logits: a multiple of 16, and those beyond are 0.
+
+    Narrower products depend on where in a block a row stands, by a bit or two, and answers must not.
+    """
+    return -(-logits // 16) * 16
+
+
 class Classifier(nn.Module):
     """c(x) = sigmoid(wᵀh(x) + b), with h: X → R^H an MLP of widths 2H, 2H, H, H; softmax for more than two classes.
 
@@ -70,8 +78,8 @@ class Classifier(nn.Module):
         features: Width of a row.
         width: H, the size of the MLP's representation.
         classes: How many classes.
-        linear: Let h have a linear function of the row beside the MLP for every logit, so that a logistic regression
-            is a special case.
+        linear: Let h have linear functions of the row beside the MLP, at least one for every logit, so that a logistic
+            regression is a special case.
     """
 
     def __init__(self, features: int, width: int = 24, classes: int = 2, *, linear: bool = False) -> None:
@@ -79,8 +87,9 @@ class Classifier(nn.Module):
         hidden = mlp([features, 2 * width, 2 * width, width, width])
         logits = 1 if classes == 2 else classes
         network = nn.Sequential(*hidden, nn.BatchNorm1d(width), nn.Tanh())
-        self.representation = Beside(network, nn.Linear(features, logits)) if linear else network
-        self.head = nn.Linear(width + logits if linear else width, logits)
+        beside = side_width(logits) if linear else 0
+        self.representation = Beside(network, nn.Linear(features, beside)) if linear else network
+        self.head = nn.Linear(width + beside, logits)
 
     def forward(self, x: Float[Tensor, "n D"]) -> Float[Tensor, "n"] | Float[Tensor, "n K"]:
         """The log odds of class 1; with more than two classes one logit a class."""

@@ -208,7 +208,7 @@ def _fit(
     weight, bias = _fit_linear(some, penalty)
     scale = (some.x().double() @ weight).std(0).clamp_min(_SMALLEST_SPREAD)
     with torch.no_grad():  # in the representation the linear part has unit spread, as what BatchNorm makes of the rest
-        beside.linear.weight.copy_((weight / scale).T)
+        beside.linear.weight.zero_()[: len(scale)] = (weight / scale).T.to(task.table)
         beside.linear.bias.zero_()
         classifier.head.weight.zero_()[:, width:].diagonal().copy_(scale)
         classifier.head.bias.copy_(bias)
