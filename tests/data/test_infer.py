@@ -1,3 +1,5 @@
+from decimal import Decimal
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -40,9 +42,9 @@ def test_every_kind_is_found():
             Feature("city", "categorical", categories=("Bonn", "Oslo", "Rome")),
             Feature("shade", "categorical", categories=("blue", "green", "red")),
             Feature("age", "integer", immutable=True),
-            Feature("flag", "binary", categories=(0, 1)),
+            Feature("flag", "integer"),
             Feature("height", "continuous", step=0.001),
-            Feature("yes", "binary", categories=(0.0, 1.0)),
+            Feature("yes", "integer"),
             Feature("children", "integer"),
             Feature("gain", "integer", transform="log1p", values="observed"),
             Feature("visits", "integer", transform="log1p", values="observed"),
@@ -64,6 +66,27 @@ def test_a_whole_table_without_a_target_has_all_columns():
 def test_whole_numbers_with_gaps_are_integers_in_every_dtype(dtype):
     frame = FRAME[["children"]].astype(dtype)
     assert Schema.infer(frame)["children"].kind == "integer"
+
+
+NUMBERS = ["int8", "float32", "Int64", "Float64", "double[pyarrow]", "object", pd.ArrowDtype(pa.decimal128(6, 2))]
+
+
+@pytest.mark.parametrize("dtype", NUMBERS)
+def test_numbers_stay_numbers_where_there_are_two_of_them(dtype):
+    frame = pd.DataFrame({"x": pd.Series([0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], dtype=dtype)})
+    schema = Schema.infer(frame)
+    assert schema["x"] == Feature("x", "integer")
+    assert Encoder.fit(frame, schema).encode(pd.DataFrame({"x": [2]})).tolist() == [[2.0]]
+    assert Schema.infer(frame, overrides={"x": {"kind": "binary"}})["x"].categories == (0, 1)
+
+
+@pytest.mark.parametrize(("texts", "kind"), [(["3", "5"], "integer"), (["3", "5.25"], "continuous")])
+def test_decimals_are_numbers(texts, kind):
+    frame = pd.DataFrame({"x": [*map(Decimal, texts), None]})
+    schema, present = Schema.infer(frame), frame.dropna()
+    assert schema["x"].kind == kind
+    fitted = Encoder.fit(present, schema)
+    assert fitted.decode(fitted.encode(present))["x"].tolist() == [float(text) for text in texts]
 
 
 @pytest.mark.parametrize("values", [[True, None, False], pd.array([True, None, False], dtype="boolean")])

@@ -2,14 +2,16 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from counterpath.data.schema import KINDS, OBSERVED, PLACES, Feature, Schema, check_attributes
-from counterpath.data.tables import refuse, to_pandas
+from counterpath.data.tables import is_number, refuse, to_pandas
 from counterpath.utils.errors import InputError, choose
 
 SKEWNESS = 2.0
@@ -37,8 +39,8 @@ def infer(
 
     - Truth values are boolean, ordered categories of pandas ordinal in their own order.
     - Text and other categories are binary if there are exactly two, else categorical; both sorted.
-    - Whole numbers are integer, whatever their dtype, and binary if there are exactly two different ones. Other numbers
-      are continuous.
+    - Numbers stay numbers: whole ones are integer, whatever their dtype, 0 and 1 too; others are continuous. A new row
+      may have a 2 where the table has 0 and 1.
     - Numbers of which most are one and the same, such as a capital gain of 0, may only have values that are observed.
     - Continuous numbers have as many decimals as the column; where that is more than four, a hundredth of the middle
       half of the column is resolved.
@@ -97,8 +99,7 @@ def _feature(column: pd.Series, overrides: Mapping[str, Any]) -> Feature:
     name, present = str(column.name), column.dropna()
     if present.empty:
         raise InputError(f"column {name!r} has only missing values; {_advice(name)}")
-    if present.dtype == object:
-        present = present.infer_objects()
+    present = _plain(present)
     kind = overrides["kind"] if "kind" in overrides else _kind(present)
     options = choose(f"kind of feature {name!r}:", kind, KINDS)
     if options.categories is None:
@@ -112,6 +113,15 @@ def _feature(column: pd.Series, overrides: Mapping[str, Any]) -> Feature:
     return Feature(**{"name": name, "kind": kind, **own, **overrides})
 
 
+def _plain(present: pd.Series) -> pd.Series:
+    """Values that a column holds as objects, in their own dtype; decimals are numbers."""
+    dtype = present.dtype
+    if dtype != object and not (isinstance(dtype, pd.ArrowDtype) and pa.types.is_decimal(dtype.pyarrow_dtype)):
+        return present
+    decimals = any(isinstance(value, Decimal) for value in present)
+    return present.astype(np.float64) if decimals and all(map(is_number, present)) else present.infer_objects()
+
+
 def _kind(present: pd.Series) -> str:
     """The kind that the values of a column suggest, which are all there."""
     dtype = present.dtype
@@ -121,12 +131,9 @@ def _kind(present: pd.Series) -> str:
         return "boolean"
     if not pd.api.types.is_any_real_numeric_dtype(dtype):
         return _kind_of_text(present)
-    _refuse_strange(present)
     values = present.to_numpy(dtype=np.float64)
-    whole, two = bool((values == np.rint(values)).all()), len(np.unique(values)) == 2
-    if whole and two:
-        return "binary"
-    return "integer" if whole and bool(np.isfinite(values).all()) else "continuous"
+    values = values[np.isfinite(values)]  # what is not finite is for the encoder to refuse, by row
+    return "integer" if bool((values == np.rint(values)).all()) else "continuous"
 
 
 def _kind_of_text(present: pd.Series) -> str:
@@ -171,7 +178,7 @@ def _transform(present: pd.Series) -> str:
         return "identity"  # whether they are numbers after all is for the encoder to say
     values = present.to_numpy(dtype=np.float64)
     values = values[np.isfinite(values)]
-    if values.size == 0 or values.min() < 0:
+    if len(np.unique(values)) <= 2 or values.min() < 0:  # two values are as skewed after any transform
         return "identity"
     before, after = _skewness(values), _skewness(np.log1p(values))
     return "log1p" if before > SKEWNESS and abs(after) < before else "identity"

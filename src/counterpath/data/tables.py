@@ -8,6 +8,7 @@ import json
 import sys
 import zlib
 from collections.abc import Callable, Hashable, Mapping
+from decimal import Decimal
 from io import BytesIO
 from numbers import Real
 from pathlib import Path
@@ -237,7 +238,8 @@ def described_dtype(column: pd.Series, feature: Feature) -> Described:
         if isinstance(column.dtype, pd.CategoricalDtype):
             return describe(column.dtype.categories.dtype)
         if column.dtype == object:
-            return describe(pd.Series(column.to_list()).dtype)
+            plain: pd.Series = pd.Series(column.to_list())
+            return describe(plain.dtype if plain.dtype != object else np.dtype(np.float64))  # decimals are numbers
     return describe(column.dtype)
 
 
@@ -257,7 +259,7 @@ def _numbers(column: pd.Series, feature: Feature) -> NDArray[np.float64]:
     kind, transform = KINDS[feature.kind], TRANSFORMS[feature.transform]
     if not pd.api.types.is_any_real_numeric_dtype(column.dtype):
         # One row taken out of a table with `frame.loc[i].to_frame().T` has numbers in columns of objects.
-        strange = np.array([not _is_number(value) for value in column], dtype=bool)
+        strange = np.array([not is_number(value) for value in column], dtype=bool)
         refuse(column, strange, f"is not a number, which {feature.kind} features need; try pandas.to_numeric")
     numbers = column.to_numpy(dtype=np.float64)
     refuse(column, ~np.isfinite(numbers), "is not finite; correct it or drop the row")
@@ -278,8 +280,9 @@ def _factorize(column: pd.Series) -> tuple[NDArray[np.intp], list[Any]]:
     return code, pd.Index(values).to_list()
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+def is_number(value: Any) -> bool:
+    """Whether a value is a number, which truth values are not."""
+    return isinstance(value, Real | Decimal) and not isinstance(value, bool | np.bool_)
 
 
 def _fits(numbers: NDArray[np.float64], dtype: Any) -> bool:
