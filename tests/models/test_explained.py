@@ -7,11 +7,12 @@ import torch
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 
-from counterpath.data import Encoder, Schema
+from counterpath.data import Encoder, Feature, Schema
 from counterpath.models.classifier import blockwise_proba
 from counterpath.models.explained import (
     ExplainedModel,
     black_box_proba,
+    check_ignored,
     class_labels,
     encode_labels,
     predict_proba,
@@ -145,3 +146,11 @@ def test_models_have_a_name() -> None:
     assert qualified_name(LogisticRegression()) == "sklearn.linear_model._logistic.LogisticRegression"
     assert qualified_name(torch.nn.Linear(1, 1)) == "torch.nn.modules.linear.Linear"
     assert qualified_name(encode_labels) == "counterpath.models.explained.encode_labels"
+
+
+def test_a_model_must_not_need_a_column_that_is_left_out() -> None:
+    model, ignored = DummyClassifier(), Schema((Feature("a", "continuous"),), ignored=["b"])
+    check_ignored(model.fit(FRAME[["a"]], [0, 1, 1]), ignored)
+    check_ignored(len, ignored)
+    with pytest.raises(InputError, match=r"DummyClassifier was trained with columns that the schema ignores: b; train"):
+        check_ignored(model.fit(FRAME, [0, 1, 1]), ignored)

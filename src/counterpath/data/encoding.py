@@ -720,7 +720,8 @@ class Encoder:
             tuple(int(index) for index in np.unique(column)) if feature.categories else ()
             for feature, column in zip(schema, numbers.T, strict=True)
         )
-        dtypes = {name: described_dtype(frame[name], schema[name]) for name in frame.columns}
+        there = [name for name in frame.columns if name not in schema.ignored]
+        dtypes = {name: described_dtype(frame[name], schema[name]) for name in there}
         values = tuple(_legal_values(feature, column) for feature, column in zip(schema, numbers.T, strict=True))
         return cls(schema, dtypes, tuple(low), tuple(high), seen, values)
 

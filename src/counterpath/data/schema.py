@@ -278,6 +278,8 @@ class Schema:
         class_labels: By class, as text, what people call the decision: {"1": "granted"}.
         forbidden: Combinations that nobody shall be advised to become, each by feature a category, a list of them, or
             the ends [low, high] of an interval of numbers: {"sex": "Female", "relationship": "Husband"}.
+        ignored: Columns that are no features, and why: identifiers, say. A table may have them; they are left out, and
+            new rows need not have them. Names alone will do.
 
     Example:
         >>> schema = Schema((Feature("age", "continuous"), Feature("sex", "binary", categories=("Female", "Male"))))
@@ -288,6 +290,7 @@ class Schema:
     features: tuple[Feature, ...]
     class_labels: Mapping[str, str] = field(default_factory=dict)
     forbidden: tuple[Mapping[str, Any], ...] = ()
+    ignored: Mapping[str, str] | Sequence[str] = field(default_factory=dict)
 
     @classmethod
     def infer(
@@ -297,11 +300,12 @@ class Schema:
         target: str | None = None,
         immutable: Sequence[str] = (),
         overrides: Mapping[str, Mapping[str, Any]] | None = None,
+        ignored: Sequence[str] = (),
     ) -> "Schema":
         """The schema that a table suggests; `counterpath.data.infer.infer` says by which rules."""
         from counterpath.data.infer import infer  # it needs this module
 
-        return infer(frame, target=target, immutable=immutable, overrides=overrides)
+        return infer(frame, target=target, immutable=immutable, overrides=overrides, ignored=ignored)
 
     def __post_init__(self) -> None:
         if not self.features:
@@ -311,11 +315,23 @@ class Schema:
             raise InputError(f"a schema has these features more than once: {', '.join(twice)}; each needs its own name")
         object.__setattr__(self, "class_labels", {str(key): text for key, text in self.class_labels.items()})
         object.__setattr__(self, "forbidden", tuple(dict(each) for each in self.forbidden))
+        object.__setattr__(self, "ignored", self._parse_ignored())
         for combination in self.forbidden:
             if len(combination) < 2:
                 raise InputError(f"forbidden has {combination!r}; expected at least two features, or set a bound")
             for name in combination:
                 self[name]
+
+    def _parse_ignored(self) -> dict[str, str]:
+        if isinstance(self.ignored, str):
+            raise InputError(f"ignored is {self.ignored!r}; expected names of columns, for instance [{self.ignored!r}]")
+        ignored = dict(self.ignored) if isinstance(self.ignored, Mapping) else dict.fromkeys(self.ignored, "")
+        for name, why in ignored.items():
+            if name in self.names or not isinstance(name, str) or not isinstance(why, str):
+                raise InputError(
+                    f"ignored has {name!r}: {why!r}; expected a column that is no feature, and why, as text"
+                )
+        return ignored
 
     def __len__(self) -> int:
         return len(self.features)
@@ -370,6 +386,7 @@ class Schema:
             "features": [_feature_to_json(feature) for feature in self.features],
             "class_labels": dict(self.class_labels),
             "forbidden": [dict(combination) for combination in self.forbidden],
+            "ignored": dict(self.ignored),
         }
 
     @classmethod
@@ -378,9 +395,17 @@ class Schema:
         if not isinstance(value, Mapping) or not isinstance(value.get("features"), list):
             raise InputError('a schema in JSON looks like {"features": [{"name": "age", "kind": "integer"}, …]}')
         labels, forbidden = value.get("class_labels", {}), value.get("forbidden", [])
-        if not isinstance(labels, Mapping) or not isinstance(forbidden, list):
-            raise InputError('in a schema in JSON, class_labels are like {"1": "granted"}, and forbidden is a list')
-        return cls(tuple(_feature_from_json(item) for item in value["features"]), labels, tuple(forbidden))
+        ignored = value.get("ignored", {})
+        if (
+            not isinstance(labels, Mapping)
+            or not isinstance(forbidden, list)
+            or not isinstance(ignored, Mapping | list)
+        ):
+            raise InputError(
+                'in a schema in JSON, class_labels are like {"1": "granted"}, forbidden is a list, and ignored has '
+                "names of columns"
+            )
+        return cls(tuple(_feature_from_json(item) for item in value["features"]), labels, tuple(forbidden), ignored)
 
     def save(self, path: str | Path) -> Path:
         """Write the schema as JSON, for people to read and change."""

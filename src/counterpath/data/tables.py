@@ -179,8 +179,8 @@ UNKNOWN = -1
 
 
 def check_columns(frame: pd.DataFrame, schema: Schema) -> None:
-    """Raise an error unless the table has exactly the columns of the schema, in any order."""
-    columns = list(frame.columns)
+    """Raise an error unless the table has exactly the columns of the schema, in any order, or ones that it ignores."""
+    columns = [name for name in frame.columns if name not in schema.ignored]
     twice = sorted({str(name) for name in columns if columns.count(name) > 1})
     missing = [name for name in schema.names if name not in columns]
     extra = [str(name) for name in columns if name not in schema.names]
@@ -190,6 +190,12 @@ def check_columns(frame: pd.DataFrame, schema: Schema) -> None:
                 f"the table has columns {problem}: {', '.join(names)}; expected were exactly: "
                 f"{', '.join(schema.names)} (frame[list(schema.names)] leaves out a label and all else)"
             )
+
+
+def without_ignored(frame: pd.DataFrame, schema: Schema) -> pd.DataFrame:
+    """The table without the columns that its schema ignores."""
+    there = [name for name in schema.ignored if name in frame.columns]
+    return frame.drop(columns=there) if there else frame
 
 
 def to_numbers(column: pd.Series, feature: Feature) -> NDArray[np.float64]:

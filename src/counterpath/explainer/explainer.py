@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from counterpath.data.encoding import Encoder
 from counterpath.data.impute import Imputer
 from counterpath.data.schema import Number, Schema
-from counterpath.data.tables import check_columns, to_pandas
+from counterpath.data.tables import check_columns, to_pandas, without_ignored
 from counterpath.explainer.assemble import assemble
 from counterpath.explainer.request import OTHER, SEARCH_SETTINGS, Request, record, recorded_request
 from counterpath.explainer.solve import Solver
@@ -26,7 +26,7 @@ from counterpath.fitting.diagnostics import Diagnostics, diagnose
 from counterpath.fitting.fitted import FittedModels
 from counterpath.fitting.persistence import fitting_together, pack, parameters_from_json, parameters_to_json, unpack
 from counterpath.fitting.train import FitConfig, Sizes, TargetColumn, fit_models, labels_for, prepare_training
-from counterpath.models.explained import Labels, encode_labels
+from counterpath.models.explained import Labels, check_ignored, encode_labels
 from counterpath.models.generator import Autoencoder
 from counterpath.models.training import Run
 from counterpath.search.geodesic import AMBIENT_METRICS
@@ -168,6 +168,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         sizes = Sizes(self.latent_dim, tuple(self.hidden), self.n_centers, self.epochs, self.numeric_output)
         run = Run(seed=self.seed, checkpoint=None if checkpoint is None else Path(checkpoint), progress=self.progress)
         prepared = prepare_training(table, target, schema, encoder, missing=self.missing)
+        check_ignored(model, prepared.encoder.schema)
         rows = prepared.encoder.encode(prepared.features).to(device)
         labelled = None if prepared.labels is None else encode_labels(prepared.labels)
         config = FitConfig(model, generator, method, self.class_weight, self.representation_layer, sizes, run, options)
@@ -263,6 +264,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         frame = to_pandas(table)
         if self.target_ is not None and self.target_ in frame.columns and self.target_ not in self.schema_.names:
             frame = frame.drop(columns=self.target_)
+        frame = without_ignored(frame, self.schema_)
         check_columns(frame, self.schema_)
         if self.imputer_ is None:
             return frame, [[] for _ in range(len(frame))]

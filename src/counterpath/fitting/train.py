@@ -18,7 +18,7 @@ from counterpath.data.constraints import parse_forbidden
 from counterpath.data.encoding import Encoder
 from counterpath.data.impute import Imputer
 from counterpath.data.schema import Schema
-from counterpath.data.tables import check_columns, to_pandas
+from counterpath.data.tables import check_columns, to_pandas, without_ignored
 from counterpath.fitting.fitted import FittedModels
 from counterpath.models.classifier import Classifier, PredictProba, blockwise_proba, fit_classifier
 from counterpath.models.explained import (
@@ -82,6 +82,7 @@ def prepare_training(
     if encoder is not None:
         schema = encoder.schema
     schema = Schema.infer(features) if schema is None else schema
+    features = without_ignored(features, schema)
     check_columns(features, schema)
     parse_forbidden(schema)  # what cannot be used is said before hours of training, and not after
     imputer = Imputer.fit(features, schema) if missing == "impute" else None

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from counterpath.data.encoding import Encoder
+from counterpath.data.schema import Schema
 from counterpath.models.classifier import Differentiable, PredictProba
 from counterpath.models.surrogate import Agreement
 from counterpath.utils.errors import CounterpathWarning, InputError
@@ -193,6 +194,22 @@ class ExplainedModel:
             return names.index(str(label))
         known = ", ".join(repr(name) for name in self.classes)
         raise InputError(f"the target class {label!r} does not exist; choose one of: {known}, or 'other'")
+
+
+_NAMES = ("feature_names_in_", "feature_name_", "feature_names_", "feature_names")
+"""Where scikit-learn, LightGBM, CatBoost and XGBoost keep the names of the columns that a model was trained with."""
+
+
+def check_ignored(model: Any, schema: Schema) -> None:
+    """Raise an error if a model was trained with columns that the schema leaves out, for it would not get them."""
+    names = next((names for each in _NAMES if (names := getattr(model, each, None)) is not None), ())
+    needed = [name for name in schema.ignored if name in ([] if callable(names) else list(names))]
+    if needed:
+        kept = ", ".join(f"{name!r}: {{'kind': …, 'immutable': True}}" for name in needed)
+        raise InputError(
+            f"{qualified_name(model)} was trained with columns that the schema ignores: {', '.join(needed)}; train it "
+            f"without them, or declare them as features: Schema.infer(…, overrides={{{kept}}})"
+        )
 
 
 def black_box_proba(model: Any, encoder: Encoder) -> PredictProba:

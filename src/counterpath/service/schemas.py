@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import or_
-from typing import Annotated, Any
+from typing import Annotated, Any, NotRequired
 
 import numpy as np
 import pandas as pd
@@ -177,6 +177,8 @@ class FeatureCard(Response):
     description: str = Field(description="What it means.")
     phrase: str = Field(description="A change of it in words, with {new} and {old}.")
     category_labels: dict[str, str] = Field(description="What people call its categories.")
+    codes: dict[str, str] = Field(description="Numbers that are no measurements, and what they mean.")
+    missing: bool = Field(description="Whether a row may lack it, with null.")
 
 
 class ModelCard(Response):
@@ -333,7 +335,8 @@ def read_request(body: Any) -> Request:
 def request_types(name: str, explainer: Explainer, settings: Settings) -> tuple[type[BaseModel], type[BaseModel]]:
     """The types of requests to explain and to predict by a model of this name."""
     schema, title = explainer.schema_, "".join(part.capitalize() for part in re.split("[._-]", name))
-    row = _object(f"{title}Row", {each.name: _value(each, explainer) for each in schema})
+    ignored = dict.fromkeys(schema.ignored, NotRequired[Any])
+    row = _object(f"{title}Row", {each.name: _value(each, explainer) for each in schema} | ignored)
     kept = "; ".join(f"{key}: {words}" for key, words in KEEPS.items())
     ordered = [each for each in schema if not KINDS[each.kind].one_hot]
     cost = Annotated[float, Field(ge=1 / _MAX_COST, le=_MAX_COST)]
