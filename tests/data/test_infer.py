@@ -175,7 +175,7 @@ UNIQUE = {
 @pytest.mark.parametrize("name", UNIQUE)
 def test_identifiers_and_empty_columns_are_left_out_with_a_word(name):
     frame = pd.DataFrame({"age": range(30), name: UNIQUE[name]})
-    with pytest.warns(CounterpathWarning, match=f"left out: '{name}'.*ignored=.*overrides="):
+    with pytest.warns(CounterpathWarning, match=f"are left out: '{name}'.*ignored=.*overrides="):
         schema = Schema.infer(frame)
     assert schema.names == ("age",)
     assert list(schema.ignored) == [name]

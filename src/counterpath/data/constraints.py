@@ -19,6 +19,7 @@ from torch import Tensor
 from counterpath.data.encoding import EMPTY, Encoder, OneHotAxes
 from counterpath.data.schema import KINDS, Feature, Number, Schema
 from counterpath.data.tables import refuse, to_numbers
+from counterpath.data.times import DATE, as_days, day_text
 from counterpath.utils.errors import InputError, choose
 
 T = TypeVar("T")
@@ -87,8 +88,10 @@ def parse_range(feature: Feature, value: Any) -> tuple[Any, ...]:
         return tuple(category for category in feature.categories if category in allowed)
     if listed is None or len(listed) != 2 or isinstance(value, Set):
         raise InputError(f"{misfit} a pair (low, high), either of which may be None for an open end")
+    listed = tuple(map(as_days, listed)) if KINDS[feature.kind].times else listed
     if not feature.categories and any(end is not None and _finite_number(end) is None for end in listed):
-        raise InputError(f"{misfit} a pair (low, high) of finite numbers, or None for an open end")
+        ends = "dates such as '2013-08-14'" if feature.kind == DATE else "finite numbers"
+        raise InputError(f"{misfit} a pair (low, high) of {ends}, or None for an open end")
     parse = partial(_parse_category, feature) if feature.categories else _finite_number
     low, high = (None if end is None else parse(end) for end in listed)
     least, most = range_ends(feature, (low, high))
@@ -116,7 +119,7 @@ def parse_forbidden(schema: Schema) -> tuple[dict[str, tuple[Any, ...]], ...]:
 
 def is_interval(feature: Feature) -> bool:
     """Whether a range of the feature is an interval: its values have an order, and are more than two."""
-    return feature.kind in ("continuous", "integer", "ordinal")
+    return KINDS[feature.kind].categories is None or feature.kind == "ordinal"
 
 
 def range_ends(feature: Feature, allowed: tuple[Any, ...]) -> tuple[float, float]:
@@ -132,7 +135,7 @@ def describe_range(feature: Feature, allowed: tuple[Any, ...]) -> str:
     """A range in words."""
     if not is_interval(feature):
         return " or ".join(map(repr, allowed))
-    low, high = allowed
+    low, high = (day_text(end) if feature.kind == DATE and end is not None else end for end in allowed)
     if low is None or high is None:
         return "anything" if low is high else f"at least {low!r}" if high is None else f"at most {high!r}"
     return f"from {low!r} to {high!r}"

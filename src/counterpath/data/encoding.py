@@ -37,12 +37,14 @@ from counterpath.data.tables import (
     check_columns,
     described_dtype,
     from_numbers,
+    in_own_type,
     refuse,
     restore,
     round_inward,
     storage_dtype,
     to_numbers,
 )
+from counterpath.data.times import DATE, day_text
 from counterpath.utils.errors import InputError
 
 IsSame = Callable[[Tensor, Tensor], Tensor]
@@ -814,9 +816,18 @@ class Encoder:
         feature = self.schema.features[index]
         least = -math.inf if feature.lower is None else min(feature.lower, self.low[index])
         most = math.inf if feature.upper is None else max(feature.upper, self.high[index])
-        words = f"at most {most:g}" if math.isinf(least) else f"from {least:g} to {most:g}"
-        words = f"at least {least:g}" if math.isinf(most) else words
-        refuse(column, (numbers < least) | (numbers > most), f"cannot be; expected is a number {words}")
+        low, high = (day_text(end) if feature.kind == DATE and math.isfinite(end) else f"{end:g}" for end in (least, most))
+        words = f"at most {high}" if math.isinf(least) else f"from {low} to {high}"
+        words = f"at least {low}" if math.isinf(most) else words
+        what = feature.kind if KINDS[feature.kind].times else "number"
+        refuse(column, (numbers < least) | (numbers > most), f"cannot be; expected is a {what} {words}")
+
+    def in_own_types(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The table as it is, but for times: they have the types of the fitted one, where they are text in JSON."""
+        check_columns(frame, self.schema)
+        times = [feature for feature in self.schema if KINDS[feature.kind].times]
+        own = {each.name: in_own_type(frame[each.name], each, self.dtypes[each.name]) for each in times}
+        return frame.assign(**own) if own else frame
 
     def align(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The rows exactly as they are, in the order of columns and the dtypes of `decode` where these hold them."""

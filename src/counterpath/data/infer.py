@@ -13,8 +13,9 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from counterpath.data.schema import KINDS, OBSERVED, PLACES, Feature, Number, Schema, check_attributes
+from counterpath.data.schema import ANY, KINDS, OBSERVED, PLACES, Feature, Number, Schema, check_attributes, with_days
 from counterpath.data.tables import is_number, refuse, to_pandas
+from counterpath.data.times import DATE, DURATION, kind_of, text_format, to_days
 from counterpath.utils.errors import CounterpathWarning, InputError, choose
 
 SKEWNESS = 2.0
@@ -53,6 +54,8 @@ def infer(
     - Continuous numbers have as many decimals as the column; where that is more than four, a hundredth of the middle
       half of the column is resolved.
     - Numbers ≥ 0 whose skewness E[(x − μ)³]/σ³ is above 2, and smaller after log1p, are transformed by it.
+    - Dates and times are dates, in days, and immutable; so is text in which every value is one, in one format. Where
+      they are all at midnight, so is every answer. Timedeltas are durations.
     - Columns without values, and those that identify rows, are left out, and a warning says so: text with more than 20
       different values, or whole numbers or text under a name such as "customer_id", with another one in most rows.
       What `overrides` or `immutable` name is a feature.
@@ -86,8 +89,9 @@ def infer(
     if not features:
         found = "".join(f"\n- {name!r}: {why}" for name, why in left_out.items())
         raise InputError(f"a schema needs at least one feature, and the table has none{found}")
-    if left_out:
-        warnings.warn(_word(left_out), CounterpathWarning, stacklevel=3)
+    guessed = [feature for feature in features if feature.name not in {*overrides, *immutable}]
+    if word := _word(left_out, guessed):
+        warnings.warn(word, CounterpathWarning, stacklevel=3)
     schema = Schema(tuple(features), ignored=dict.fromkeys(ignored, "") | left_out)
     return schema.with_immutable(*immutable)
 
@@ -144,12 +148,22 @@ def _listed_problems(problems: Mapping[str, str], columns: int) -> str:
     )
 
 
-def _word(left_out: Mapping[str, str]) -> str:
-    listed = ", ".join(f"{name!r} ({why})" for name, why in left_out.items())
-    return (
-        f"these columns are left out: {listed}. Say ignored={list(left_out)!r} if they should be, or what they are: "
-        f"overrides={{{next(iter(left_out))!r}: {{'kind': …}}}}"
-    )
+def _word(left_out: Mapping[str, str], guessed: Sequence[Feature]) -> str:
+    """What a user should look at, and how to say otherwise; nothing if there is nothing."""
+    words = []
+    if left_out:
+        listed = ", ".join(f"{name!r} ({why})" for name, why in left_out.items())
+        words.append(
+            f"These columns are left out: {listed}. Say ignored={list(left_out)!r} if they should be, or what they are: "
+            f"overrides={{{next(iter(left_out))!r}: {{'kind': …}}}}."
+        )
+    if dates := {each.name: each.format or "dates" for each in guessed if each.kind == DATE}:
+        listed = ", ".join(f"{name!r} ({form})" for name, form in dates.items())
+        words.append(
+            f"These columns are dates, which answers leave as they are: {listed}. Let one change, or say that it is no "
+            f"date: overrides={{{next(iter(dates))!r}: {{'immutable': False}}}}, or {{'kind': 'categorical'}}."
+        )
+    return " ".join(words)
 
 
 def _check_table(frame: pd.DataFrame) -> None:
@@ -176,6 +190,8 @@ def _no_feature(present: pd.Series) -> str:
     is_number = pd.api.types.is_any_real_numeric_dtype(present.dtype)
     if not is_number and not isinstance(present.iloc[0], str | UUID):
         return ""
+    if not is_number and text_format(present):
+        return ""
     different = present.nunique()
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+", " ", str(present.name)).strip().lower()
     is_called_so = _NAMES.fullmatch(words) is not None
@@ -192,8 +208,12 @@ def _feature(present: pd.Series, overrides: Mapping[str, Any]) -> Feature:
         raise InputError("it has only missing values")
     kind = overrides["kind"] if "kind" in overrides else _kind(present)
     options = choose(f"kind of feature {name!r}:", kind, KINDS)
-    if options.categories is None:
-        own: dict[str, Any] = {"transform": _transform(present), **_legal_numbers(present, kind, overrides)}
+    overrides = with_days(kind, overrides)
+    own: dict[str, Any]
+    if options.times:
+        own = _times(present, kind, overrides)
+    elif options.categories is None:
+        own = {"transform": _transform(present), **_legal_numbers(present, kind, overrides)}
     elif options.values and "categories" not in overrides:
         wrong = np.array([not isinstance(value, bool | np.bool_) for value in present], dtype=bool)
         refuse(present, wrong, f"is not True or False, which {kind} features need; try the kind 'binary'")
@@ -201,6 +221,21 @@ def _feature(present: pd.Series, overrides: Mapping[str, Any]) -> Feature:
     else:
         own = {"categories": _categories(present)}
     return Feature(**{"name": name, "kind": kind, **own, **overrides})
+
+
+def _times(present: pd.Series, kind: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """What dates or durations suggest: how text is written, whole days where there are no others; dates stay."""
+    form = overrides.get("format", "" if kind == DURATION or kind_of(present) else text_format(present))
+    days = to_days(present, kind, form)
+    refuse(
+        present, np.isnan(days), f"is not a {kind}; say how they are written: overrides={{…: {{'format': '%Y-%m-%d'}}}}"
+    )
+    whole = bool((days == np.rint(days)).all()) and "step" not in overrides
+    return {
+        "format": form,
+        "immutable": kind == DATE,
+        "step": 1 if whole and overrides.get("values", ANY) == ANY else None,
+    }
 
 
 def _plain(present: pd.Series) -> pd.Series:
@@ -220,6 +255,8 @@ def _kind(present: pd.Series) -> str:
         return "ordinal"
     if pd.api.types.is_bool_dtype(dtype) and not isinstance(dtype, pd.CategoricalDtype):
         return "boolean"
+    if times := kind_of(present) or (DATE if text_format(present) else None):
+        return times
     if not pd.api.types.is_any_real_numeric_dtype(dtype):
         return _kind_of_text(present)
     values = present.to_numpy(dtype=np.float64)

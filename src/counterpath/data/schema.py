@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from counterpath.data.times import DATE, DURATION, as_days, day_text
 from counterpath.utils.errors import InputError, choose
 from counterpath.utils.files import write_json
 
@@ -30,12 +31,14 @@ class Kind:
             are numbers already.
         values: The categories, where the kind itself says what they are.
         one_hot: Whether each category has an encoded column of its own, because categories have no order.
+        times: Whether values are times, whose numbers are days.
     """
 
     whole: bool
     categories: tuple[int, Number] | None = None
     values: tuple[Any, ...] = ()
     one_hot: bool = False
+    times: bool = False
 
 
 KINDS: dict[str, Kind] = {
@@ -45,6 +48,8 @@ KINDS: dict[str, Kind] = {
     "boolean": Kind(whole=True, categories=(2, 2), values=(False, True)),
     "ordinal": Kind(whole=True, categories=(2, math.inf)),
     "categorical": Kind(whole=True, categories=(1, math.inf), one_hot=True),
+    DATE: Kind(whole=False, times=True),
+    DURATION: Kind(whole=False, times=True),
 }
 """The kinds by name. What has two values needs no order, hence one column; a single category is a constant."""
 
@@ -115,6 +120,8 @@ class Feature:
         codes: Numbers that are no measurements, and what each means: {-7: "no inquiry"}. A number with codes is either
             one of them or a number, and nothing lies between.
         missing: Whether it may be missing. A gap is a value of its own then: it stays, or is filled and said to be.
+        format: How dates are written that are text, as `strptime` has it: "%Y-%m-%d". Bounds and steps of dates are in
+            days, since 1970-01-01; where a schema is read or changed, a text such as "2013-08-14" will do for a bound.
 
     A person's own value may stay in any case.
     """
@@ -138,6 +145,7 @@ class Feature:
     category_labels: Mapping[str, str] = field(default_factory=dict)
     codes: Mapping[Number, str] = field(default_factory=dict)
     missing: bool = False
+    format: str = ""
 
     def __post_init__(self) -> None:
         kind = choose(f"kind of feature {self.name!r}:", self.kind, KINDS)
@@ -149,6 +157,8 @@ class Feature:
             object.__setattr__(self, "values", tuple(sorted({float(value) for value in self.values})))
         object.__setattr__(self, "category_labels", {str(key): text for key, text in self.category_labels.items()})
         object.__setattr__(self, "codes", self._parse_codes(kind))
+        if self.format and self.kind != DATE:
+            raise InputError(f"{self._named} has the format {self.format!r}, which is for dates that are text")
         if kind.categories is None:
             self._check_number(kind, transform)
             self._check_step(kind)
@@ -261,6 +271,15 @@ class Feature:
         return f"feature {self.name!r} (kind {self.kind!r})"
 
 
+def with_days(kind: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes of a feature, its bounds as numbers of days if they are times or text."""
+    bounds = {name: as_days(attributes[name]) for name in ("lower", "upper") if name in attributes}
+    for name, bound in bounds.items() if KINDS[kind].times else ():
+        if isinstance(bound, str):
+            raise InputError(f"{name} is {bound!r}; expected a date such as '2013-08-14', or a number of days")
+    return {**attributes, **(bounds if KINDS[kind].times else {})}
+
+
 def check_attributes(attributes: Mapping[str, Any]) -> None:
     """Raise an error unless all keys are attributes of a `Feature`."""
     known = {field.name for field in dataclasses.fields(Feature)}
@@ -369,7 +388,8 @@ class Schema:
     def replace(self, name: str, **changes: Any) -> "Schema":
         """A schema in which one feature has other attributes, for example `schema.replace("age", upper=80)`."""
         check_attributes(changes)
-        changed = dataclasses.replace(self[name], **changes)
+        kind = changes.get("kind", self[name].kind)
+        changed = dataclasses.replace(self[name], **(with_days(kind, changes) if kind in KINDS else changes))
         features = tuple(changed if feature.name == name else feature for feature in self.features)
         return dataclasses.replace(self, features=features)
 
@@ -425,8 +445,8 @@ class Schema:
 _JSON_TYPES: dict[str, tuple[type, ...]] = {
     "name": (str,),
     "kind": (str,),
-    "lower": (int, float, NoneType),
-    "upper": (int, float, NoneType),
+    "lower": (int, float, NoneType, str),
+    "upper": (int, float, NoneType, str),
     "transform": (str,),
     "immutable": (bool,),
     "categories": (list,),
@@ -442,12 +462,17 @@ _JSON_TYPES: dict[str, tuple[type, ...]] = {
     "category_labels": (dict,),
     "codes": (dict,),
     "missing": (bool,),
+    "format": (str,),
 }
 _NEEDED = {"name", "kind"}
 
 
 def _feature_to_json(feature: Feature) -> dict[str, Any]:
-    return dataclasses.asdict(feature) | {"codes": {str(code): label for code, label in feature.codes.items()}}
+    value = dataclasses.asdict(feature) | {"codes": {str(code): label for code, label in feature.codes.items()}}
+    for name in ("lower", "upper"):
+        if feature.kind == DATE and value[name] is not None:
+            value[name] = day_text(value[name])
+    return value
 
 
 def _feature_from_json(item: Any) -> Feature:
@@ -455,13 +480,15 @@ def _feature_from_json(item: Any) -> Feature:
         options = ", ".join(name for name in _JSON_TYPES if name not in _NEEDED)
         raise InputError(f"a feature in JSON has a name and a kind, and if need be {options}; given was {item!r}")
     check_json(item["name"], item)
-    return Feature(**item)
+    choose(f"kind of feature {item['name']!r}:", item["kind"], KINDS)
+    return Feature(**with_days(item["kind"], item))
 
 
 def check_json(feature: Any, attributes: Mapping[str, Any]) -> None:
     """Raise an error unless these are attributes of a `Feature`, with values as JSON gives them."""
     check_attributes(attributes)
     for name, value in attributes.items():
-        if type(value) not in _JSON_TYPES[name]:
+        is_date = attributes.get("kind", DATE) == DATE  # text will do for the bound of a date, and of nothing else
+        if type(value) not in _JSON_TYPES[name] or (name in ("lower", "upper") and type(value) is str and not is_date):
             expected = " or ".join(kind.__name__ for kind in _JSON_TYPES[name])
             raise InputError(f"feature {feature!r} has {name}={value!r}; expected {expected}")

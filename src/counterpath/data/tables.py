@@ -21,6 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 from counterpath.data.schema import KINDS, TRANSFORMS, Feature, Schema
+from counterpath.data.times import DATE, from_days, python_type, to_days
 from counterpath.utils.errors import InputError, RowsError, choose
 
 STANDARD_INPUT = "-"
@@ -131,6 +132,8 @@ def describe(dtype: Any) -> Described:
         kind = dtype.pyarrow_dtype
         if pa.types.is_dictionary(kind):
             return describe(pd.ArrowDtype(kind.value_type))
+        if pa.types.is_timestamp(kind) and kind.tz is not None:
+            return {"arrow": f"timestamp[{kind.unit}]", "zone": kind.tz}
         # pandas reads the name "string[pyarrow]" as another dtype, so that names of Arrow are marked as such.
         return "float64" if pa.types.is_decimal(kind) else {"arrow": str(kind)}
     if isinstance(dtype, pd.StringDtype) and str(dtype) == "string":
@@ -143,6 +146,10 @@ def restore(described: Described) -> Any:
     try:
         if isinstance(described, str):
             return pd.api.types.pandas_dtype(described)
+        if "python" in described:
+            return np.dtype(object)
+        if "zone" in described:
+            return pd.ArrowDtype(pa.timestamp(pa.type_for_alias(described["arrow"]).unit, described["zone"]))
         if "arrow" in described:
             return pd.ArrowDtype(pa.type_for_alias(described["arrow"]))
         categories = pd.Index(described["categories"], dtype=restore(described["of"]))
@@ -225,6 +232,9 @@ def from_numbers(numbers: NDArray[np.float64], feature: Feature, dtype: Describe
         values = [feature.categories[code] for code in numbers.astype(np.intp)]
         categories: pd.Series = pd.Series(values, index=index, name=feature.name, dtype=target)
         return categories
+    if KINDS[feature.kind].times:
+        python = "" if isinstance(dtype, str) else dtype.get("python", "")
+        return from_days(numbers, feature.kind, feature.format, target, python).set_axis(index).rename(feature.name)
     column = pd.Series(numbers, index=index, name=feature.name)
     if pd.api.types.is_integer_dtype(target) and not _fits(numbers, target):
         return column
@@ -243,6 +253,9 @@ def described_dtype(column: pd.Series, feature: Feature) -> Described:
     if KINDS[feature.kind].categories is None:
         if isinstance(column.dtype, pd.CategoricalDtype):
             return describe(column.dtype.categories.dtype)
+        if KINDS[feature.kind].times and column.dtype == object:
+            python = python_type(column.dropna())
+            return {"python": python} if python else "object"
         if column.dtype == object:
             plain: pd.Series = pd.Series(column.to_list())
             return describe(plain.dtype if plain.dtype != object else np.dtype(np.float64))  # decimals are numbers
@@ -261,7 +274,28 @@ def refuse(column: pd.Series, bad: NDArray[np.bool_], problem: str) -> None:
     raise RowsError(reasons)
 
 
+def in_own_type(column: pd.Series, feature: Feature, described: Described) -> pd.Series:
+    """Times in the type of the training rows: text of JSON or CSV becomes a date; all else as it is.
+
+    Raises:
+        RowsError: A value is not a time.
+    """
+    present, kinds = column.notna().to_numpy(), (column.dtype.kind, restore(described).kind)
+    is_text = bool(present.any()) and all(isinstance(value, str) for value in column[present])
+    if set(kinds) <= set("Mm") or (bool(feature.format) and is_text) or describe(column.dtype) == described:
+        return column
+    numbers: NDArray[np.float64] = np.full(len(column), np.nan)
+    numbers[present] = _numbers(column[present], feature)
+    return from_numbers(numbers, feature, described, column.index)
+
+
 def _numbers(column: pd.Series, feature: Feature) -> NDArray[np.float64]:
+    if KINDS[feature.kind].times:
+        days = to_days(column, feature.kind, feature.format)
+        form = f" in the format {feature.format}" if feature.format else ""
+        example = "'2013-08-14'" if feature.kind == DATE else "'3 days 12:00:00'"
+        refuse(column, np.isnan(days), f"is not a {feature.kind}{form}; expected one such as {example}")
+        return days
     kind, transform = KINDS[feature.kind], TRANSFORMS[feature.transform]
     if not pd.api.types.is_any_real_numeric_dtype(column.dtype):
         # One row taken out of a table with `frame.loc[i].to_frame().T` has numbers in columns of objects.

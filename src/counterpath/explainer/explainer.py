@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from counterpath.data.encoding import Encoder
 from counterpath.data.impute import Imputer
 from counterpath.data.schema import Number, Schema
-from counterpath.data.tables import check_columns, to_pandas, without_ignored
+from counterpath.data.tables import to_pandas, without_ignored
 from counterpath.explainer.assemble import assemble
 from counterpath.explainer.request import OTHER, SEARCH_SETTINGS, Request, record, recorded_request
 from counterpath.explainer.solve import Solver
@@ -264,8 +264,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         frame = to_pandas(table)
         if self.target_ is not None and self.target_ in frame.columns and self.target_ not in self.schema_.names:
             frame = frame.drop(columns=self.target_)
-        frame = without_ignored(frame, self.schema_)
-        check_columns(frame, self.schema_)
+        frame = self.encoder_.in_own_types(without_ignored(frame, self.schema_))
         if self.imputer_ is None:
             return frame, [[] for _ in range(len(frame))]
         filled, names = self.imputer_.fill(frame)

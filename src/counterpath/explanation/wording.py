@@ -5,6 +5,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, timedelta
 from itertools import groupby
 from typing import Any
 
@@ -14,6 +15,7 @@ import pandas as pd
 from counterpath.data.constraints import CONSTRAINTS
 from counterpath.data.schema import Feature, Schema
 from counterpath.data.status import FOUND, BindingConstraint, Cause, Status, StatusCode
+from counterpath.data.times import value_text
 from counterpath.explanation.tables import PLAN, PLANS, changed_cells, labels_without_plan, plan_numbers, plans_held
 
 NOT_ACTIONABLE = "People cannot usually change this; switch off to allow it."
@@ -32,6 +34,8 @@ def value(given: Any) -> str:
     """A value of a table as text that gives the same value when it is typed in: all of its digits, and no others."""
     if given is None or given is pd.NA or given != given:
         return "–"
+    if isinstance(given, date | timedelta | np.datetime64 | np.timedelta64):
+        return value_text(given)
     plain = given.item() if isinstance(given, np.generic) else given
     if isinstance(plain, bool) or not isinstance(plain, int | float):
         return str(plain)

@@ -4,11 +4,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
 from counterpath.data.schema import KINDS
+from counterpath.data.tables import to_numbers
 from counterpath.fitting.fitted import FittedModels
 from counterpath.models.calibration import Calibration, calibrate
 from counterpath.models.latent import context_for
@@ -237,7 +239,8 @@ def _reconstruction(models: FittedModels, before: Tensor, after: Tensor) -> pd.D
             x, y = before[:, columns].double(), after[:, columns].double()
             total = float((x - x.mean(0)).square().sum())
             kept = 1 - float((x - y).square().sum()) / total if total else 1.0
-            guessing, error = (0.0 if total else 1.0), f"{(old.astype(float) - new.astype(float)).abs().mean():.4g}"
+            off = np.abs(to_numbers(old, feature) - to_numbers(new, feature)).mean()
+            guessing, error = (0.0 if total else 1.0), f"{off:.4g}{' days' if KINDS[feature.kind].times else ''}"
         else:
             kept, guessing = float((old == new).mean()), float(old.value_counts(normalize=True).iloc[0])
             error = "–"
