@@ -204,7 +204,7 @@ def test_json_round_trip():
     assert again == encoder()
     assert torch.equal(again.encode(TRAIN), encoder().encode(TRAIN))
     pd.testing.assert_frame_equal(again.decode(again.encode(TRAIN)), encoder().decode(encoder().encode(TRAIN)))
-    with pytest.raises(InputError, match="not an encoder in JSON: it lacks dtypes, high, seen"):
+    with pytest.raises(InputError, match="not an encoder in JSON: it lacks dtypes, fill, high, seen"):
         Encoder.from_json({"schema": {}, "low": []})
 
 

@@ -27,7 +27,7 @@ def fit(
     drop: options.Columns = "",
     method: Annotated[str, typer.Option(help="How explain searches unless it has a --method.")] = "geodesic",
     class_weight: Annotated[str | None, typer.Option(help="balanced, if one class is rare.")] = None,
-    missing: Annotated[str, typer.Option(help="error, or impute to fill missing values in.")] = "error",
+    missing: Annotated[str, typer.Option(help="Gaps: keep, impute, error; auto keeps them if it can.")] = "auto",
     latent_dim: Annotated[
         int | None, typer.Option(help="Width of the latent space; by default it follows the table.")
     ] = None,

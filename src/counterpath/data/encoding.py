@@ -18,7 +18,7 @@ import decimal
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from decimal import Decimal
 from functools import cache, cached_property
 from typing import Any, TypeAlias
@@ -381,22 +381,103 @@ class OneHotAxes:
     Attributes:
         width: How many categories there are.
         seen: The indices of those that are known, in order. Only these are legal.
+        gap: Whether the last one is a gap, whose number is NaN.
     """
 
     width: int
     seen: tuple[int, ...]
+    gap: bool = False
 
     def points(self, numbers: Float[Tensor, "n"]) -> Float[Tensor, "n w"]:
         """The unit vector of each index."""
-        return (numbers[:, None] == torch.arange(self.width, dtype=torch.float64, device=numbers.device)).double()
+        index = numbers.nan_to_num(self.width - 1) if self.gap else numbers
+        return (index[:, None] == torch.arange(self.width, dtype=torch.float64, device=numbers.device)).double()
 
     def numbers(self, points: Float[Tensor, "n w"]) -> Float[Tensor, "n"]:
         """The index of the largest entry, of those that were seen."""
         seen = torch.tensor(self.seen, device=points.device)
-        return seen[points[:, seen].argmax(1)].to(torch.float64)
+        index = seen[points[:, seen].argmax(1)].to(torch.float64)
+        return torch.where(index == self.width - 1, torch.nan, index) if self.gap else index
 
 
-Axis: TypeAlias = NumberAxis | OrdinalAxis | OneHotAxes
+@dataclass(frozen=True)
+class MixedAxes:
+    """A value with an order that may also be one of some codes, or a gap: the value, and one-hot which of these it is.
+
+    The first of the one-hot columns says that it is a value. Where it is none, its column has what `fill` is encoded
+    as, so that rows with the same code are the same point; where it is one, no code lies near.
+
+    Attributes:
+        value: How the value lies in its column.
+        codes: The numbers that are codes.
+        gap: Whether it may be missing, which is the last of the one-hot columns and has the number NaN.
+        seen: The indices of the one-hot columns that are known, in order. Only these are legal.
+        fill: A legal value, about the middle one.
+    """
+
+    value: NumberAxis | OrdinalAxis
+    codes: tuple[float, ...]
+    gap: bool
+    seen: tuple[int, ...]
+    fill: float
+
+    @property
+    def width(self) -> int:
+        """One column for the value, and one each for it, the codes and the gap."""
+        return 1 + self.states.width
+
+    @property
+    def states(self) -> OneHotAxes:
+        """The one-hot columns: whether it is a value, which code, or a gap."""
+        return OneHotAxes(1 + len(self.codes) + int(self.gap), self.seen)
+
+    @cached_property
+    def fill_point(self) -> float:
+        """What a value that is not there is encoded as."""
+        return float(on_grid(self.value.points(torch.tensor([self.fill], dtype=torch.float64)), torch.float32))
+
+    def state(self, numbers: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+        """Which one-hot column numbers have."""
+        found = torch.where(numbers.isnan(), float(len(self.codes) + 1), 0.0)
+        for index, code in enumerate(self.codes):
+            found[numbers == code] = index + 1
+        return found
+
+    def points(self, numbers: Float[Tensor, "n"]) -> Float[Tensor, "n w"]:
+        """The point of the value, and the unit vector of what it is."""
+        state = self.state(numbers)
+        return torch.cat([self.value.points(numbers.where(state == 0, self.fill)), self.states.points(state)], 1)
+
+    def numbers(self, points: Float[Tensor, "n w"]) -> Float[Tensor, "n"]:
+        """The value, the code, or NaN."""
+        return self._named(points, self.value.numbers(points[:, :1]))
+
+    def decimals(self, points: Float[Tensor, "n w"]) -> Float[Tensor, "n"]:
+        """As `numbers`, with the shortest decimals."""
+        value = self.value
+        plain = value.decimals(points[:, :1]) if isinstance(value, NumberAxis) else value.numbers(points[:, :1])
+        return self._named(points, plain)
+
+    def _named(self, points: Tensor, values: Tensor) -> Tensor:
+        named = torch.tensor([0.0, *self.codes, math.nan], dtype=torch.float64, device=points.device)
+        state = self.states.numbers(points[:, 1:]).long()
+        return torch.where(state == 0, values, named[state])
+
+    def within(self, numbers: Float[Tensor, "n"], low: float, high: float) -> Bool[Tensor, "n"]:
+        """Which numbers are values in a range; codes and gaps are in none."""
+        return self.value.within(numbers, low, high) & (self.state(numbers) == 0)
+
+    def between(self, low: float, high: float) -> tuple[float, float]:
+        """The first and the last legal point of a value in a range, or `EMPTY`."""
+        return self.value.between(low, high)
+
+
+Axis: TypeAlias = NumberAxis | OrdinalAxis | OneHotAxes | MixedAxes
+
+
+def value_axis(axis: Axis) -> NumberAxis | OrdinalAxis | OneHotAxes:
+    """The axis of the value of a feature that may also be a code or a gap; of any other feature its own."""
+    return axis.value if isinstance(axis, MixedAxes) else axis
 
 
 _CLOSE = 1e-6
@@ -417,24 +498,38 @@ class Rounding:
             grid. Encoded columns `(D, n)` are rows there: thus what differs by column is one number a row.
         order: For each encoded column its index among those of all parts.
         categorical: Which encoded columns are one-hot columns.
+        mixed: The columns of values that may be codes or gaps instead; the next one says whether they are values.
+        fill: What these columns have where they are none.
     """
 
     parts: tuple[Callable[[Tensor], Tensor], ...]
     order: Int[Tensor, "D"]
     categorical: Bool[Tensor, "D"]
+    mixed: Int[Tensor, "m"]
+    fill: Float[Tensor, "m"]
 
     @classmethod
     def of(cls, axes: Sequence[Axis], device: torch.device) -> "Rounding":
         """For rows on this device whose features lie on these axes."""
-        starts = itertools.accumulate((axis.width for axis in axes), initial=0)
+        starts = list(itertools.accumulate((axis.width for axis in axes), initial=0))
+        mixed = [(start, axis) for start, axis in zip(starts, axes, strict=False) if isinstance(axis, MixedAxes)]
+        simple: list[NumberAxis | OrdinalAxis | OneHotAxes] = []
+        for axis in axes:
+            simple += [axis.value, axis.states] if isinstance(axis, MixedAxes) else [axis]
         alike: dict[tuple[Any, ...], list[tuple[int, Any]]] = {}
-        for start, axis in zip(starts, axes, strict=False):
+        for start, axis in zip(itertools.accumulate((axis.width for axis in simple), initial=0), simple, strict=False):
             alike.setdefault(_kind(axis), []).append((start, axis))
         parts = [kind[0].of(members, device).legal for kind, members in alike.items()]
         columns = [start + i for members in alike.values() for start, axis in members for i in range(axis.width)]
-        one_hot = [isinstance(axis, OneHotAxes) for axis in axes for _ in range(axis.width)]
+        one_hot = [isinstance(axis, OneHotAxes) for axis in simple for _ in range(axis.width)]
         order = torch.tensor(columns, dtype=torch.long).argsort()
-        return cls(tuple(parts), order.to(device), torch.tensor(one_hot, dtype=torch.bool, device=device))
+        return cls(
+            tuple(parts),
+            order.to(device),
+            torch.tensor(one_hot, dtype=torch.bool, device=device),
+            torch.tensor([start for start, _ in mixed], dtype=torch.long, device=device),
+            torch.tensor([axis.fill_point for _, axis in mixed], dtype=torch.float64, device=device),
+        )
 
     def __call__(self, encoded: Float[Tensor, "n D"]) -> Float[Tensor, "n D"]:
         """The nearest legal rows, in the same dtype."""
@@ -446,7 +541,15 @@ class Rounding:
     def _legal(self, encoded: Tensor) -> Tensor:
         columns = on_grid(encoded.T.contiguous(), torch.promote_types(encoded.dtype, torch.float32))
         points = torch.cat([legal(columns) for legal in self.parts])
-        return on_grid(points.index_select(0, self.order), encoded.dtype).T.contiguous()
+        return self.settle(on_grid(points.index_select(0, self.order), encoded.dtype).T.contiguous())
+
+    def settle(self, encoded: Float[Tensor, "n D"]) -> Float[Tensor, "n D"]:
+        """Legal rows in which a value that is a code or a gap instead has the point of all such values."""
+        if not len(self.mixed):
+            return encoded
+        there = encoded[:, self.mixed + 1] > _HALF
+        encoded[:, self.mixed] = torch.where(there, encoded[:, self.mixed], self.fill.to(encoded.dtype))
+        return encoded
 
 
 @dataclass(frozen=True)
@@ -615,7 +718,11 @@ class _Gridded:
         return torch.where((points - below).abs() <= (above - points).abs(), below, above)
 
 
-def _kind(axis: Axis) -> tuple[Any, ...]:
+_HALF = 0.5
+"""Legal one-hot columns are 0 or 1."""
+
+
+def _kind(axis: NumberAxis | OrdinalAxis | OneHotAxes) -> tuple[Any, ...]:
     """What axes that are computed together have in common: by which part, and what is the same for all of it."""
     if isinstance(axis, OrdinalAxis):
         return _Ordinals, len(axis.seen)
@@ -661,6 +768,9 @@ _ONE_HOT_WEIGHT = math.sqrt(0.5)
 class Encoder:
     """DataFrame ⇄ tensor. Every feature has one encoded column or, if its categories have no order, one a category.
 
+    A feature that may be missing, or a code instead of a number, has further columns: see `MixedAxes`. The number of a
+    gap is NaN; for a categorical feature a gap is one more category.
+
     - A number is y = (t(x) − t(low)) / (t(high) − t(low)), with the transform t of the feature.
     - An ordinal feature is the index of its category / (n − 1); so a binary or boolean one is 0 or 1.
     - A categorical feature is one-hot: a column for each of the schema's categories.
@@ -685,6 +795,8 @@ class Encoder:
         seen: For each feature with categories the indices of those that the fitted rows have, in order; these are the
             known ones. For other features nothing.
         values: For each feature whose legal numbers are listed or observed those that are within bounds, in order.
+        states: For each feature with codes, or gaps beside an order, the indices of `MixedAxes.seen`; else nothing.
+        fill: For those a legal value, the one nearest to the median; for others the smallest one.
 
     Example:
         >>> from counterpath.data import Feature, Schema
@@ -700,6 +812,8 @@ class Encoder:
     high: tuple[float, ...]
     seen: tuple[tuple[int, ...], ...]
     values: tuple[tuple[float, ...], ...]
+    states: tuple[tuple[int, ...], ...]
+    fill: tuple[float, ...]
 
     @classmethod
     def fit(cls, frame: pd.DataFrame, schema: Schema) -> "Encoder":
@@ -707,8 +821,10 @@ class Encoder:
         numbers = _numbers(frame, schema)
         if len(frame) == 0:
             raise InputError("an encoder needs rows to learn from, and the table has none")
-        _refuse_unknown(frame, schema, numbers, [range(len(feature.categories)) for feature in schema])
-        low, high = numbers.min(axis=0).tolist(), numbers.max(axis=0).tolist()
+        _refuse_unknown(frame, schema, numbers, [range(_count(feature)) for feature in schema])
+        pairs = list(zip(schema, numbers.T, strict=True))
+        measured = [_measured(feature, column) for feature, column in pairs]
+        low, high = [float(column.min()) for column in measured], [float(column.max()) for column in measured]
         for feature, lowest, highest in zip(schema, low, high, strict=True):
             column, (lower, upper) = f"column {feature.name!r}", _bounds(feature, lowest, highest)
             if not math.isfinite(highest - lowest):
@@ -718,14 +834,24 @@ class Encoder:
                     f"{column} has no legal value from {lower:g} to {upper:g}: a bound of the schema excludes the "
                     "training rows; give the feature both bounds, or neither"
                 )
+            for code in feature.codes:
+                if lowest < code < highest:
+                    raise InputError(
+                        f"{column} has the code {code:g}, and values on both sides of it, from {lowest:g} to "
+                        f"{highest:g}: a code is no measurement; correct the codes, or bound the feature"
+                    )
         seen = tuple(
-            tuple(int(index) for index in np.unique(column)) if feature.categories else ()
-            for feature, column in zip(schema, numbers.T, strict=True)
+            tuple(int(index) for index in np.unique(np.nan_to_num(column, nan=len(feature.categories))))
+            if feature.categories
+            else ()
+            for feature, column in pairs
         )
         there = [name for name in frame.columns if name not in schema.ignored]
         dtypes = {name: described_dtype(frame[name], schema[name]) for name in there}
-        values = tuple(_legal_values(feature, column) for feature, column in zip(schema, numbers.T, strict=True))
-        return cls(schema, dtypes, tuple(low), tuple(high), seen, values)
+        values = tuple(_legal_values(feature, column) for feature, column in zip(schema, measured, strict=True))
+        states = tuple(_states(feature, column) for feature, column in pairs)
+        fill = tuple(float(np.quantile(column, 0.5, method="lower")) for column in measured)
+        return cls(schema, dtypes, tuple(low), tuple(high), seen, values, states, fill)
 
     @cached_property
     def axes(self) -> tuple[Axis, ...]:
@@ -745,9 +871,13 @@ class Encoder:
 
     @cached_property
     def blocks(self) -> tuple[tuple[int, int], ...]:
-        """Start and stop of the one-hot columns of each categorical feature."""
-        pairs = zip(self.schema, self.layout, strict=True)
-        return tuple((columns.start, columns.stop) for feature, columns in pairs if KINDS[feature.kind].one_hot)
+        """Start and stop of the one-hot columns of each feature that has some."""
+        pairs = zip(self.axes, self.layout, strict=True)
+        return tuple(
+            (columns.start + int(isinstance(axis, MixedAxes)), columns.stop)
+            for axis, columns in pairs
+            if isinstance(axis, OneHotAxes | MixedAxes)
+        )
 
     @cached_property
     def categorical(self) -> Bool[Tensor, "d"]:
@@ -771,9 +901,10 @@ class Encoder:
         return [column for part in slices for column in range(part.start, part.stop)]
 
     def known(self, frame: pd.DataFrame) -> "pd.Series[bool]":
-        """Which rows have only categories that were seen in training: those that `encode` takes."""
-        unknown = _unknown(self.schema, _numbers(frame, self.schema), self.seen)
-        return pd.Series(~unknown.any(axis=1), index=frame.index)
+        """Which rows have only categories that were seen in training, and some value: those that `encode` takes."""
+        numbers = _numbers(frame, self.schema)
+        unknown = _unknown(self.schema, numbers, self.seen).any(axis=1) | np.isnan(numbers).all(axis=1)
+        return pd.Series(~unknown, index=frame.index)
 
     def unknown(self, frame: pd.DataFrame) -> tuple[NDArray[np.bool_], list[str]]:
         """Which rows can be encoded, and for the others which value was never seen."""
@@ -795,6 +926,7 @@ class Encoder:
         """
         numbers = _numbers(frame, self.schema)
         _refuse_unknown(frame, self.schema, numbers, self.seen)
+        refuse(frame[self.schema.names[0]], np.isnan(numbers).all(axis=1), "and everything else is missing")
         for name, column in zip(self.schema.names, numbers.T, strict=True):
             self.refuse_impossible(frame[name], column)
         columns_of = zip(self.axes, torch.from_numpy(numbers).unbind(1), strict=True)
@@ -814,9 +946,12 @@ class Encoder:
         """
         index = self.schema.names.index(str(column.name))
         feature = self.schema.features[index]
+        numbers = np.where(np.isin(numbers, list(feature.codes)), np.nan, numbers)
         least = -math.inf if feature.lower is None else min(feature.lower, self.low[index])
         most = math.inf if feature.upper is None else max(feature.upper, self.high[index])
-        low, high = (day_text(end) if feature.kind == DATE and math.isfinite(end) else f"{end:g}" for end in (least, most))
+        low, high = (
+            day_text(end) if feature.kind == DATE and math.isfinite(end) else f"{end:g}" for end in (least, most)
+        )
         words = f"at most {high}" if math.isinf(least) else f"from {low} to {high}"
         words = f"at least {low}" if math.isinf(most) else words
         what = feature.kind if KINDS[feature.kind].times else "number"
@@ -869,9 +1004,14 @@ class Encoder:
     def personal(self) -> tuple[tuple[int, NumberAxis], ...]:
         """The numbers of which a person's own value says what is legal, each with its encoded column."""
         pairs = zip(self.layout, self.axes, strict=True)
-        return tuple(
-            (columns.start, axis) for columns, axis in pairs if isinstance(axis, NumberAxis) and not axis.grid.plain
-        )
+        numbers = ((columns.start, value_axis(axis)) for columns, axis in pairs)
+        return tuple((column, axis) for column, axis in numbers if isinstance(axis, NumberAxis) and not axis.grid.plain)
+
+    @cached_property
+    def gaps(self) -> dict[int, int]:
+        """By feature that may be missing the encoded column that is 1 where it is."""
+        pairs = zip(self.schema, self.layout, strict=True)
+        return {index: columns.stop - 1 for index, (feature, columns) in enumerate(pairs) if feature.missing}
 
     def rounding(self, device: torch.device) -> Rounding:
         """What `round` does to rows on this device."""
@@ -886,13 +1026,16 @@ class Encoder:
     def changed(self, before: Float[Tensor, "n d"], after: Float[Tensor, "n d"]) -> Bool[Tensor, "n f"]:
         """Which features differ between legal rows, in original units.
 
-        A category or an integer differs if it is another one; a continuous value if it is more than 1e-5 of its range
-        in the training rows away.
+        A category, an integer or a number with a grid differs if it is another one; any other continuous value if it is
+        more than 1e-5 of its range in the training rows away. A gap differs from every value.
         """
         differ = []
         for index, (first, second) in enumerate(zip(self._decoded(before), self._decoded(after), strict=True)):
+            axis = value_axis(self.axes[index])
+            gridded = isinstance(axis, NumberAxis) and axis.grid.shared
             whole, reach = KINDS[self.schema.features[index].kind].whole, self.high[index] - self.low[index]
-            differ.append((first - second).abs() > (0.5 if whole else _UNCHANGED * reach))
+            tolerance = 0.0 if gridded else 0.5 if whole else _UNCHANGED * reach
+            differ.append(((first - second).abs() > tolerance) | (first.isnan() != second.isnan()))
         return torch.stack(differ, dim=1)
 
     def to_json(self) -> dict[str, Any]:
@@ -904,26 +1047,41 @@ class Encoder:
             "high": list(self.high),
             "seen": [list(indices) for indices in self.seen],
             "values": [list(numbers) for numbers in self.values],
+            "states": [list(indices) for indices in self.states],
+            "fill": list(self.fill),
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Encoder":
         """Build an encoder from the value of `to_json`."""
-        missing = {"schema", "dtypes", "low", "high", "seen", "values"} - value.keys()
+        missing = {each.name for each in fields(cls)} - value.keys()
         if missing:
             raise InputError(f"this is not an encoder in JSON: it lacks {', '.join(sorted(missing))}")
         schema = Schema.from_json(value["schema"])
-        low, high = (tuple(float(number) for number in value[name]) for name in ("low", "high"))
-        seen = tuple(tuple(int(index) for index in indices) for indices in value["seen"])
+        low, high, fill = (tuple(float(number) for number in value[name]) for name in ("low", "high", "fill"))
+        seen, states = (tuple(tuple(map(int, indices)) for indices in value[name]) for name in ("seen", "states"))
         values = tuple(tuple(float(number) for number in numbers) for numbers in value["values"])
-        return cls(schema, dict(value["dtypes"]), low, high, seen, values)
+        return cls(schema, dict(value["dtypes"]), low, high, seen, values, states, fill)
 
     def _axis(self, index: int, feature: Feature) -> Axis:
+        if KINDS[feature.kind].one_hot:
+            return OneHotAxes(_count(feature), self.seen[index], feature.missing)
+        value = self._value_axis(index, feature)
+        if not self.states[index]:
+            return value
+        codes, fill = tuple(map(float, feature.codes)), self.fill[index]
+        if isinstance(value, NumberAxis):
+            near = on_grid(value.points(torch.tensor([fill], dtype=torch.float64)), torch.float32)
+            point = Rounding.of([value], near.device)(near)
+            fill = float(value.decimals(point))
+        return MixedAxes(value, codes, feature.missing, self.states[index], fill)
+
+    def _value_axis(self, index: int, feature: Feature) -> NumberAxis | OrdinalAxis:
         kind = KINDS[feature.kind]
-        if kind.one_hot:
-            return OneHotAxes(len(feature.categories), self.seen[index])
         if kind.categories is not None:
-            return OrdinalAxis(len(feature.categories), self.seen[index])
+            return OrdinalAxis(
+                len(feature.categories), tuple(i for i in self.seen[index] if i < _count(feature, gap=0))
+            )
         storage = storage_dtype(self.dtypes[feature.name])
         low, high = self.low[index], self.high[index]
         grid = Grid.of(feature, self.values[index])
@@ -941,13 +1099,37 @@ class Encoder:
     def _decimals(self, encoded: Tensor) -> list[Tensor]:
         """The same with as few digits as it takes; too slow for the search."""
         return [
-            axis.decimals(points) if isinstance(axis, NumberAxis) else axis.numbers(points)
+            axis.decimals(points) if isinstance(axis, NumberAxis | MixedAxes) else axis.numbers(points)
             for axis, points in self._by_axis(encoded)
         ]
 
     def _by_axis(self, encoded: Tensor) -> list[tuple[Axis, Tensor]]:
         rows = on_grid(encoded, torch.promote_types(encoded.dtype, torch.float32))
         return [(axis, rows[:, columns]) for axis, columns in zip(self.axes, self.layout, strict=True)]
+
+
+def _count(feature: Feature, gap: int = 1) -> int:
+    """How many categories a feature has; a gap is one more."""
+    return len(feature.categories) + (gap if feature.missing else 0)
+
+
+def _measured(feature: Feature, column: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The numbers of a column that are neither codes nor gaps."""
+    measured = column[~np.isnan(column) & ~np.isin(column, list(feature.codes))]
+    if not len(measured):
+        raise InputError(
+            f"column {feature.name!r} has nothing but codes and gaps; leave it out, or declare its codes as the "
+            "categories of a categorical feature"
+        )
+    return measured
+
+
+def _states(feature: Feature, column: NDArray[np.float64]) -> tuple[int, ...]:
+    """Which of value, codes and gap a column has, in the order of `MixedAxes`; nothing for a feature of another axis."""
+    if KINDS[feature.kind].one_hot or not (feature.codes or feature.missing):
+        return ()
+    codes = [index for index, code in enumerate(feature.codes, start=1) if (column == code).any()]
+    return (0, *codes, *([1 + len(feature.codes)] if np.isnan(column).any() else []))
 
 
 def _bounds(feature: Feature, low: float, high: float) -> tuple[float, float]:
@@ -986,7 +1168,8 @@ def _unknown(schema: Schema, numbers: NDArray[np.float64], seen: Sequence[Sequen
     unknown = np.zeros(numbers.shape, dtype=bool)
     for column, (feature, indices) in enumerate(zip(schema, seen, strict=True)):
         if feature.categories:
-            unknown[:, column] = ~np.isin(numbers[:, column], list(indices))
+            present = np.nan_to_num(numbers[:, column], nan=len(feature.categories))
+            unknown[:, column] = ~np.isin(present, list(indices))
     return unknown
 
 
@@ -995,5 +1178,5 @@ def _refuse_unknown(
 ) -> None:
     unknown = _unknown(schema, numbers, seen)
     for feature, bad, indices in zip(schema, unknown.T, seen, strict=True):
-        known = ", ".join(repr(feature.categories[index]) for index in indices)
+        known = ", ".join(repr(feature.categories[index]) for index in indices if index < len(feature.categories))
         refuse(frame[feature.name], bad, f"is not a known category; known are: {known}")

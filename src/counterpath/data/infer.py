@@ -154,8 +154,8 @@ def _word(left_out: Mapping[str, str], guessed: Sequence[Feature]) -> str:
     if left_out:
         listed = ", ".join(f"{name!r} ({why})" for name, why in left_out.items())
         words.append(
-            f"These columns are left out: {listed}. Say ignored={list(left_out)!r} if they should be, or what they are: "
-            f"overrides={{{next(iter(left_out))!r}: {{'kind': …}}}}."
+            f"These columns are left out: {listed}. Say ignored={list(left_out)!r} if they should be, or what they "
+            f"are: overrides={{{next(iter(left_out))!r}: {{'kind': …}}}}."
         )
     if dates := {each.name: each.format or "dates" for each in guessed if each.kind == DATE}:
         listed = ", ".join(f"{name!r} ({form})" for name, form in dates.items())

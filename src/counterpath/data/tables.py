@@ -150,6 +150,8 @@ def restore(described: Described) -> Any:
             return np.dtype(object)
         if "zone" in described:
             return pd.ArrowDtype(pa.timestamp(pa.type_for_alias(described["arrow"]).unit, described["zone"]))
+        if "gap" in described:
+            return restore(described["of"])
         if "arrow" in described:
             return pd.ArrowDtype(pa.type_for_alias(described["arrow"]))
         categories = pd.Index(described["categories"], dtype=restore(described["of"]))
@@ -206,46 +208,59 @@ def without_ignored(frame: pd.DataFrame, schema: Schema) -> pd.DataFrame:
 
 
 def to_numbers(column: pd.Series, feature: Feature) -> NDArray[np.float64]:
-    """The values of a column in original units; for categories their index in the schema, or `UNKNOWN`."""
-    refuse(
-        column,
-        column.isna().to_numpy(),
-        "is a missing value; fill it in, drop the row, or let the Explainer do it: missing='impute'",
-    )
+    """The values of a column in original units; for categories their index in the schema, or `UNKNOWN`; NaN for gaps."""
+    missing = column.isna().to_numpy()
+    if not feature.missing:
+        problem = (
+            "is a missing value, and the training rows have none there; fill it in, drop the row, or fit the Explainer "
+            "with missing='impute'"
+        )
+        refuse(column, missing, problem)
+    numbers: NDArray[np.float64] = np.full(len(column), np.nan)
+    present = column[~missing] if missing.any() else column
     if KINDS[feature.kind].categories is None:
-        return _numbers(column, feature)
+        numbers[~missing] = _numbers(present, feature)
+        return numbers
     index: dict[Hashable, int] = {value: i for i, value in enumerate(feature.categories)}
-    code, values = _factorize(column)
+    code, values = _factorize(present)
     found = [index.get(value, UNKNOWN) if isinstance(value, Hashable) else UNKNOWN for value in values]
-    numbers: NDArray[np.float64] = np.array(found, dtype=np.float64)[code]
+    numbers[~missing] = np.array(found, dtype=np.float64)[code]
     return numbers
 
 
 def from_numbers(numbers: NDArray[np.float64], feature: Feature, dtype: Described, index: pd.Index) -> pd.Series:
-    """The values that `numbers` stand for, in the given dtype.
+    """The values that `numbers` stand for, in the given dtype; NaN is a gap.
 
     Numbers that an integer dtype cannot hold without loss come back as float64: half a year of age is not rounded
     away because the training rows happened to have whole years. A feature of the kind "integer" has no such numbers.
     """
     target = restore(dtype)
+    missing = np.isnan(numbers)
     if KINDS[feature.kind].categories is not None:
-        values = [feature.categories[code] for code in numbers.astype(np.intp)]
+        gap = None if _gaps_are_none(dtype) else pd.NA if not isinstance(target, np.dtype) else np.nan
+        codes = np.where(missing, UNKNOWN, numbers).astype(np.intp).tolist()
+        values = [gap if code == UNKNOWN else feature.categories[code] for code in codes]
         categories: pd.Series = pd.Series(values, index=index, name=feature.name, dtype=target)
         return categories
     if KINDS[feature.kind].times:
         python = "" if isinstance(dtype, str) else dtype.get("python", "")
         return from_days(numbers, feature.kind, feature.format, target, python).set_axis(index).rename(feature.name)
     column = pd.Series(numbers, index=index, name=feature.name)
-    if pd.api.types.is_integer_dtype(target) and not _fits(numbers, target):
-        return column
+    if pd.api.types.is_integer_dtype(target):
+        if not _fits(numbers[~missing], target) or (missing.any() and isinstance(target, np.dtype)):
+            return column
+        return column.astype("Int64").astype(target) if missing.any() else column.astype(target)
     return column.astype(target)
 
 
 def cast_if_lossless(column: pd.Series, dtype: Any) -> pd.Series:
     """The column in a dtype, if that changes none of its values; else as it is."""
-    known = not isinstance(dtype, pd.CategoricalDtype) or column.isin(dtype.categories).all()
-    cast = column.astype(dtype) if known else column
-    return cast if cast.tolist() == column.tolist() else column
+    missing = column.isna()
+    known = not isinstance(dtype, pd.CategoricalDtype) or bool((column.isin(dtype.categories) | missing).all())
+    if not known or (missing.any() and isinstance(dtype, np.dtype) and dtype.kind in "iub"):
+        return column
+    cast, here = column.astype(dtype), ~missing
+    return cast if cast[here].tolist() == column[here].tolist() and cast.isna().equals(missing) else column
 
 
 def described_dtype(column: pd.Series, feature: Feature) -> Described:
@@ -259,7 +274,13 @@ def described_dtype(column: pd.Series, feature: Feature) -> Described:
         if column.dtype == object:
             plain: pd.Series = pd.Series(column.to_list())
             return describe(plain.dtype if plain.dtype != object else np.dtype(np.float64))  # decimals are numbers
+    if feature.missing and column.dtype == object and any(value is None for value in column):
+        return {"of": "object", "gap": None}  # some models tell None and NaN apart
     return describe(column.dtype)
+
+
+def _gaps_are_none(described: Described) -> bool:
+    return not isinstance(described, str) and "gap" in described
 
 
 def refuse(column: pd.Series, bad: NDArray[np.bool_], problem: str) -> None:
@@ -305,9 +326,10 @@ def _numbers(column: pd.Series, feature: Feature) -> NDArray[np.float64]:
     refuse(column, ~np.isfinite(numbers), "is not finite; correct it or drop the row")
     if kind.whole:
         problem = "is not a whole number, which integer features need; round it, or declare the feature continuous"
-        refuse(column, numbers != np.rint(numbers), problem)
+        refuse(column, (numbers != np.rint(numbers)) & ~np.isin(numbers, list(feature.codes)), problem)
+    coded = np.isin(numbers, list(feature.codes))
     problem = f"is outside what the transform {feature.transform} takes, numbers above {transform.above:g}"
-    refuse(column, numbers <= transform.above, problem)
+    refuse(column, (numbers <= transform.above) & ~coded, problem)
     return numbers
 
 

@@ -26,7 +26,7 @@ from counterpath.fitting.diagnostics import Diagnostics, diagnose
 from counterpath.fitting.fitted import FittedModels
 from counterpath.fitting.persistence import fitting_together, pack, parameters_from_json, parameters_to_json, unpack
 from counterpath.fitting.train import FitConfig, Sizes, TargetColumn, fit_models, labels_for, prepare_training
-from counterpath.models.explained import Labels, check_ignored, encode_labels
+from counterpath.models.explained import Labels, encode_labels
 from counterpath.models.generator import Autoencoder
 from counterpath.models.training import Run
 from counterpath.search.geodesic import AMBIENT_METRICS
@@ -50,7 +50,9 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         class_weight: None, "balanced" or a mapping, for the classifier that is trained when no model is given.
         representation_layer: Name of the layer of a torch model that `rsgd-c` and `ambient` take as its
             representation; by default the input of the last linear layer.
-        missing: "error" refuses missing values, "impute" fills them in and says so for every row.
+        missing: "keep" takes gaps as values of their own: the model is asked about rows with them, and they stay unless
+            the answer says otherwise. "impute" fills them in and says so for every row, "error" refuses them. "auto"
+            keeps them if the model takes them, and refuses them if not.
         max_steps: The most steps of a search.
         step_size: Length of a step in the latent space.
         damping: Added to the diagonal of the metric.
@@ -90,7 +92,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         numeric_output: str = "sigmoid",
         class_weight: str | Mapping[Any, float] | None = None,
         representation_layer: str | None = None,
-        missing: str = "error",
+        missing: str = "auto",
         max_steps: int = 150,
         step_size: float = 0.1,
         damping: float = 5e-3,
@@ -167,8 +169,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         device = resolve_device(self.device)
         sizes = Sizes(self.latent_dim, tuple(self.hidden), self.n_centers, self.epochs, self.numeric_output)
         run = Run(seed=self.seed, checkpoint=None if checkpoint is None else Path(checkpoint), progress=self.progress)
-        prepared = prepare_training(table, target, schema, encoder, missing=self.missing)
-        check_ignored(model, prepared.encoder.schema)
+        prepared = prepare_training(table, target, schema, encoder, missing=self.missing, model=model)
         rows = prepared.encoder.encode(prepared.features).to(device)
         labelled = None if prepared.labels is None else encode_labels(prepared.labels)
         config = FitConfig(model, generator, method, self.class_weight, self.representation_layer, sizes, run, options)
@@ -260,7 +261,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         return assemble(models, frame, imputed, unknown, found, request, described, *self._diagnosed, started)
 
     def prepare(self, table: Any) -> tuple[pd.DataFrame, list[list[str]]]:
-        """The rows as a pandas frame without label and without gaps, and which columns of each were filled in."""
+        """The rows as a pandas frame without label, and which columns of each were filled in."""
         frame = to_pandas(table)
         if self.target_ is not None and self.target_ in frame.columns and self.target_ not in self.schema_.names:
             frame = frame.drop(columns=self.target_)

@@ -144,13 +144,15 @@ class Solver:
         def probability(x: Tensor) -> Tensor:
             return target.probability(self.models.explained.predict_proba(x))
 
-        plans = self._plans(feasible, target, options)
-        stuck = ~plans.paths.found.view(-1, request.plans).any(1)
-        if options.avoid_unseen and bool(stuck.any()) and not options.should_stop():
-            # Rather somebody whom nobody has seen, and say so, than nothing.
-            rows = stuck.nonzero()[:, 0]
-            loose = self._plans(feasible.at(rows), target, replace(options, avoid_unseen=False))
-            plans = plans.replace_rows(rows, loose, request.plans)
+        # What is missing stays missing, and nobody becomes somebody whom nobody has seen; rather that than nothing.
+        kept = feasible.keep_gaps()
+        tries = [(kept, options)] if kept is feasible else [(kept, options), (feasible, options)]
+        tries += [(feasible, replace(options, avoid_unseen=False))] if options.avoid_unseen else []
+        plans = self._plans(kept, target, options)
+        for within, how in tries[1:]:
+            rows = (~plans.paths.found.view(-1, request.plans).any(1)).nonzero()[:, 0]
+            if len(rows) and not options.should_stop():
+                plans = plans.replace_rows(rows, self._plans(within.at(rows), target, how), request.plans)
         paths = plans.paths
         missed = (~paths.found & plans.exists & (paths.reason != StopReason.OUT_OF_TIME)).nonzero()[:, 0]
         binding: dict[int, list[BindingConstraint]] = {}

@@ -57,8 +57,18 @@ def rounded(given: Any, digits: int = 3) -> str:
 def shown(feature: Feature, given: Any) -> str:
     """A value of a feature as people know it: a category by its label, a number with every digit."""
     plain = given.item() if isinstance(given, np.generic) else given
-    label = feature.category_labels.get(str(plain))
+    if feature.missing and _is_gap(plain):
+        return MISSING
+    label = feature.codes.get(plain) if _is_code(feature, plain) else feature.category_labels.get(str(plain))
     return value(given) if label is None else label
+
+
+MISSING = "missing"
+"""What is said of a gap."""
+
+
+def _is_gap(plain: Any) -> bool:
+    return plain is None or plain is pd.NA or plain != plain
 
 
 def with_unit(feature: Feature, text: str) -> str:
@@ -168,6 +178,7 @@ class Change:
         title: What people call the feature; the column by default.
         unit: What its numbers count.
         phrase: The change in words, with {new} and {old}, if there are any for it.
+        filled: Whether the value was missing before.
     """
 
     feature: str
@@ -176,6 +187,7 @@ class Change:
     title: str = ""
     unit: str = ""
     phrase: str = ""
+    filled: bool = False
 
     @property
     def name(self) -> str:
@@ -203,15 +215,22 @@ class Change:
         if self.phrase:
             return re.sub(r"\{(new|old)\}", lambda match: str(getattr(self, match[1])), self.phrase)
         name = inline(self.name) if self.name != self.feature else self.feature
+        if self.filled:
+            return f"there were a value of {self.then} for {name}, which is missing now"
         return f"{name} were {self.new} instead of {self.old} {self.unit}".strip()
 
 
 def change(feature: Feature, old: Any, new: Any) -> Change:
-    """Describe a change of a feature."""
-    unit = "" if feature.categories else feature.unit
-    return Change(
-        feature.name, shown(feature, old), shown(feature, new), title=feature.title, unit=unit, phrase=feature.phrase
-    )
+    """Describe a change of a feature; with a code, which has a label, instead of a number there is no unit."""
+    before, after = shown(feature, old), shown(feature, new)
+    coded = _is_code(feature, old) or _is_code(feature, new)
+    unit = "" if feature.categories or coded else feature.unit
+    phrase = "" if coded or before == MISSING else feature.phrase
+    return Change(feature.name, before, after, feature.title, unit, phrase, filled=before == MISSING)
+
+
+def _is_code(feature: Feature, given: Any) -> bool:
+    return bool(feature.codes) and not _is_gap(given) and float(given) in feature.codes
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
@@ -239,7 +238,7 @@ def _reconstruction(models: FittedModels, before: Tensor, after: Tensor) -> pd.D
             x, y = before[:, columns].double(), after[:, columns].double()
             total = float((x - x.mean(0)).square().sum())
             kept = 1 - float((x - y).square().sum()) / total if total else 1.0
-            off = np.abs(to_numbers(old, feature) - to_numbers(new, feature)).mean()
+            off = pd.Series(to_numbers(old, feature) - to_numbers(new, feature)).abs().mean()
             guessing, error = (0.0 if total else 1.0), f"{off:.4g}{' days' if KINDS[feature.kind].times else ''}"
         else:
             kept, guessing = float((old == new).mean()), float(old.value_counts(normalize=True).iloc[0])

@@ -1,6 +1,6 @@
 """Fit all that explanations need to a table: a latent space, a classifier to follow, and what methods fit.
 
-The table is made ready first: labels apart, columns checked, gaps filled in.
+The table is made ready first: labels apart, columns checked, gaps kept or filled in.
 """
 
 import math
@@ -27,8 +27,10 @@ from counterpath.models.explained import (
     Labels,
     TorchClassifier,
     black_box_proba,
+    check_ignored,
     class_labels,
     is_torch,
+    predict_proba,
     qualified_name,
     table_proba,
 )
@@ -46,8 +48,10 @@ from counterpath.search.roadmap import Landmarks
 from counterpath.utils.errors import InputError, choose
 
 FEWEST_ROWS = 10  # fewer rows than that tell no model anything
-MISSING = ("error", "impute")
-"""How missing values can be treated: refused, or filled in."""
+MISSING = ("auto", "keep", "impute", "error")
+"""How missing values can be treated: kept as values of their own, filled in, or refused; or kept where the model takes
+them, and refused where it does not."""
+_ASKED_GAPS = 64  # rows with gaps on which a model is tried: one of each column where that many have some
 TargetColumn = str | Sequence[Any] | pd.Series | np.ndarray | None
 """The column of the label, the labels, or neither."""
 
@@ -57,11 +61,11 @@ class TrainingTable:
     """A training table that is ready to be fitted to.
 
     Attributes:
-        features: The rows without labels and without gaps.
+        features: The rows without labels; with gaps where the schema has them.
         labels: The labels, if there are any.
         target: The name of their column.
         encoder: Of the features.
-        imputer: What fills in gaps, if gaps are not an error.
+        imputer: What fills in gaps, if they are filled in.
     """
 
     features: pd.DataFrame
@@ -72,9 +76,18 @@ class TrainingTable:
 
 
 def prepare_training(
-    table: Any, target: TargetColumn, schema: Schema | None, encoder: Encoder | None, *, missing: str
+    table: Any, target: TargetColumn, schema: Schema | None, encoder: Encoder | None, *, missing: str, model: Any = None
 ) -> TrainingTable:
-    """A table to fit to: what is not given of schema and encoder follows from it."""
+    """A table to fit to: what is not given of schema and encoder follows from it.
+
+    Args:
+        table: A table of pandas, polars or Arrow.
+        target: The column of the label, the labels, or neither.
+        schema: What the columns are.
+        encoder: A fitted encoder, whose schema it is then.
+        missing: One of `MISSING`.
+        model: The model to explain, which may refuse gaps; None for ours, which does not.
+    """
     choose("way to treat missing values", missing, dict.fromkeys(MISSING))
     features, labels, name = _without_labels(to_pandas(table), target)
     if len(features) < FEWEST_ROWS:
@@ -84,10 +97,42 @@ def prepare_training(
     schema = Schema.infer(features) if schema is None else schema
     features = without_ignored(features, schema)
     check_columns(features, schema)
+    check_ignored(model, schema)
     parse_forbidden(schema)  # what cannot be used is said before hours of training, and not after
     imputer = Imputer.fit(features, schema) if missing == "impute" else None
     features = features if imputer is None else imputer.fill(features)[0]
-    return TrainingTable(features, labels, name, Encoder.fit(features, schema) if encoder is None else encoder, imputer)
+    if encoder is None:
+        if missing in ("auto", "keep"):
+            schema = _with_gaps(schema, features, model, missing)
+        encoder = Encoder.fit(features, schema)
+    return TrainingTable(features, labels, name, encoder, imputer)
+
+
+def _with_gaps(schema: Schema, features: pd.DataFrame, model: Any, missing: str) -> Schema:
+    """The schema in which what is missing in some row may be, if the model takes such rows.
+
+    Raises:
+        InputError: It does not.
+    """
+    gaps = features[list(schema.names)].isna()
+    names = [name for name in schema.names if gaps[name].any()]
+    if not names:
+        return schema
+    if model is not None:
+        first = [int(gaps[name].to_numpy().argmax()) for name in names][:_ASKED_GAPS]
+        try:
+            if is_torch(model):
+                raise TypeError("a torch module sees encoded rows; give the encoder, too, whose schema has gaps")
+            predict_proba(model, features.iloc[first])
+        except Exception as error:
+            raise InputError(
+                f"column {names[0]!r}, row {features.index[first[0]]}: the value is missing, and "
+                f"{qualified_name(model)} does not take rows with gaps, so missing={missing!r} cannot keep them "
+                f"({error}); fill them in with missing='impute', or give a pipeline that does"
+            ) from error
+    for name in names:
+        schema = schema.replace(name, missing=True)
+    return schema
 
 
 def _without_labels(frame: pd.DataFrame, target: TargetColumn) -> tuple[pd.DataFrame, pd.Series | None, str | None]:
@@ -234,21 +279,21 @@ def fit_explained_surrogate(
     A search goes where the surrogate promises most, which is where it is most likely to be wrong. So it learns again
     from the rows that searches visited and on which the two disagreed, twice.
     """
-    predict_proba, trained = black_box_proba(model, encoder), rows[~held_out]
+    ask, trained = black_box_proba(model, encoder), rows[~held_out]
     count = min(_MOST_DRAWN, max(_FEWEST_DRAWN, len(rows)))
     drawn, unseen = encoder.round(draw(generator, trained, 2 * count, seed=run.seed)).chunk(2)
-    data = SurrogateData(trained, predict_proba(trained)) + SurrogateData(drawn, predict_proba(drawn))
+    data = SurrogateData(trained, ask(trained)) + SurrogateData(drawn, ask(drawn))
     test = rows[held_out] if bool(held_out.any()) else rows
-    checks = [SurrogateData(x, predict_proba(x)) for x in (test, unseen[:_MOST_HELD_OUT])]
+    checks = [SurrogateData(x, ask(x)) for x in (test, unseen[:_MOST_HELD_OUT])]
     surrogate = fit_surrogate(data, run=run)
     for again in range(_SURROGATE_ROUNDS):
-        visited = _visited(surrogate, predict_proba, generator, encoder, trained, run.seed + again)
+        visited = _visited(surrogate, ask, generator, encoder, trained, run.seed + again)
         data = data + disagreements(surrogate, visited)
         surrogate = fit_surrogate(data, run=run, name=f"surrogate again {again + 1}")
-    visited = _visited(surrogate, predict_proba, generator, encoder, trained, run.seed + _SURROGATE_ROUNDS)
+    visited = _visited(surrogate, ask, generator, encoder, trained, run.seed + _SURROGATE_ROUNDS)
     agreed = Agreement(*(agreement(surrogate, check) for check in (*checks, visited)))
     return ExplainedModel(
-        "black-box", qualified_name(model), classes, predict_proba, surrogate, agreed, table_proba(model, encoder)
+        "black-box", qualified_name(model), classes, ask, surrogate, agreed, table_proba(model, encoder)
     )
 
 

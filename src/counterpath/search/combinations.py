@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from counterpath.data.constraints import parse_forbidden, range_ends
-from counterpath.data.encoding import Encoder, OneHotAxes
+from counterpath.data.encoding import Axis, Encoder, MixedAxes, OrdinalAxis
 
 _TENTHS = 10
 """Into how many parts of equal size a number is cut. Finer, and a pair is missing by chance in tables of some thousand
@@ -29,6 +29,7 @@ class Combinations:
     Attributes:
         encoder: Knows where features lie.
         edges: For each feature with numbers the upper ends of its parts but the last, encoded; None for categories.
+            A code or a gap is a part of its own.
         first: The index of the first part or category of each feature among those of all.
         seen: Whether two of them occur together in a training row; always for two parts of numbers.
         forbidden: What the schema forbids: for each combination by feature its columns, and the points of each
@@ -50,10 +51,7 @@ class Combinations:
             None if feature.categories else _parts(rows[:, columns.start])
             for feature, columns in zip(encoder.schema, encoder.layout, strict=True)
         )
-        counts = [
-            len(feature.categories) if edge is None else len(edge) + 1
-            for feature, edge in zip(encoder.schema, edges, strict=True)
-        ]
+        counts = [_count(axis, edge) for axis, edge in zip(encoder.axes, edges, strict=True)]
         first = torch.tensor([0, *counts], device=rows.device).cumsum(0)
         total = int(first[-1])
         found = cls(encoder, edges, first[:-1], torch.ones(total, total, dtype=torch.bool, device=rows.device))
@@ -70,14 +68,10 @@ class Combinations:
 
     def parts(self, x: Float[Tensor, "n D"]) -> Int[Tensor, "n f"]:
         """The part or category that rows have of each feature."""
-        found = []
-        for columns, axis, edge in zip(self.encoder.layout, self.encoder.axes, self.edges, strict=True):
-            if edge is not None:
-                found.append(torch.bucketize(x[:, columns.start].contiguous(), edge.to(x)))
-            elif isinstance(axis, OneHotAxes):
-                found.append(x[:, columns].argmax(-1))
-            else:
-                found.append((x[:, columns.start] * (axis.count - 1)).round().long())  # type: ignore[union-attr]
+        found = [
+            _part(axis, edge, x[:, columns])
+            for columns, axis, edge in zip(self.encoder.layout, self.encoder.axes, self.edges, strict=True)
+        ]
         return torch.stack(found, 1) + self.first
 
     def unseen(self, x: Float[Tensor, "n D"], factual: Float[Tensor, "n D"]) -> Bool[Tensor, "n f f"]:
@@ -115,6 +109,27 @@ class Combinations:
         return replace(self, active=False)
 
 
+def _count(axis: Axis, edge: Tensor | None) -> int:
+    """How many parts, or categories, a feature has."""
+    if isinstance(axis, MixedAxes):
+        return _count(axis.value, edge) + axis.states.width - 1
+    if edge is not None:
+        return len(edge) + 1
+    return axis.count if isinstance(axis, OrdinalAxis) else axis.width
+
+
+def _part(axis: Axis, edge: Tensor | None, x: Float[Tensor, "n w"]) -> Int[Tensor, "n"]:
+    """Which of them encoded rows have."""
+    if isinstance(axis, MixedAxes):
+        state = x[:, 1:].argmax(-1)
+        return torch.where(state == 0, _part(axis.value, edge, x[:, :1]), _count(axis.value, edge) + state - 1)
+    if edge is not None:
+        return torch.bucketize(x[:, 0].contiguous(), edge.to(x))
+    if isinstance(axis, OrdinalAxis):
+        return (x[:, 0] * (axis.count - 1)).round().long()
+    return x.argmax(-1)
+
+
 def _parts(column: Tensor) -> Tensor:
     """The upper ends of ten parts of equal size but the last; fewer where many values are equal."""
     ends = torch.linspace(0, 1, _TENTHS + 1, dtype=torch.float64, device=column.device)[1:-1]
@@ -138,7 +153,8 @@ def _forbidden(
         else:
             ends = torch.tensor(range_ends(feature, values), dtype=torch.float64)
             points = axis.points(ends.nan_to_num())  # an open end has no point
-            low, high = torch.where(ends.isinf()[:, None], ends[:, None], points)[:, None]
+            points[:, 0] = torch.where(ends.isinf(), ends, points[:, 0])
+            low, high = points[:, None]
         found.append((columns, low.float().to(device), high.float().to(device)))
     return tuple(found)
 

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from counterpath.data.constraints import Constraints
-from counterpath.data.encoding import Encoder
+from counterpath.data.encoding import Encoder, MixedAxes
 from counterpath.data.status import BindingConstraint
 from counterpath.search.feasible import FeasibleSet
 from counterpath.search.plans import Score
@@ -50,8 +50,12 @@ def binding_constraints(
 def _alternatives(encoder: Encoder, end: Tensor, feature: int) -> Iterator[Tensor]:
     """The rows with other values of one feature."""
     columns = encoder.layout[feature]
-    width = columns.stop - columns.start
-    values = torch.eye(width) if width > 1 else torch.linspace(0, 1, _VALUES)[:, None]
+    axis = encoder.axes[feature]
+    values = torch.eye(axis.width) if axis.width > 1 else torch.linspace(0, 1, _VALUES)[:, None]
+    if isinstance(axis, MixedAxes):
+        numbers = torch.zeros(_VALUES, axis.width)
+        numbers[:, 0], numbers[:, 1] = torch.linspace(0, 1, _VALUES), 1
+        values = torch.cat([numbers, values[2:]])
     for value in values.to(end):
         tried = end.clone()
         tried[:, columns] = value

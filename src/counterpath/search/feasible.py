@@ -261,6 +261,8 @@ class FeasibleSet:
         """
         low, high = _legal_range(encoder, factual)
         lower, upper = factual.minimum(low), factual.maximum(high)
+        gaps = list(encoder.gaps.values())
+        upper[:, gaps] = factual[:, gaps]  # nobody is advised to leave something out
         fixed = torch.zeros_like(factual[0], dtype=torch.bool)
         fixed[encoder.columns(*encoder.schema.immutable) if immutable else []] = True
         feasible = cls(
@@ -294,6 +296,13 @@ class FeasibleSet:
         """The same with further columns fixed."""
         lower, upper = (torch.where(columns, self.factual, bound) for bound in (self.lower, self.upper))
         return replace(self, lower=lower, upper=upper, fixed=self.fixed | columns)
+
+    def keep_gaps(self) -> "FeasibleSet":
+        """The same with every feature fixed that is missing: the generative model is conditioned on that."""
+        missing = torch.zeros(len(self), len(self.encoder.schema), dtype=torch.bool, device=self.factual.device)
+        for feature, column in self.encoder.gaps.items():
+            missing[:, feature] = self.factual[:, column] > 0
+        return self.fix(self.columns(missing)) if bool(missing.any()) else self
 
     @cached_property
     def unconstrained(self) -> bool:
@@ -372,12 +381,14 @@ def legal(encoder: Encoder, x: Tensor, lower: Tensor, upper: Tensor, factual: Te
     for column, axis in encoder.personal:
         ends = (factual[:, column], lower[:, column], upper[:, column])
         found[:, column] = axis.legal(x[:, column], *ends)
-    return found
+    return encoder.rounding(x.device).settle(found)
 
 
 def _legal_range(encoder: Encoder, like: Tensor) -> tuple[Tensor, Tensor]:
-    ends = encoder.round(torch.stack([torch.full_like(like[0], -_FAR), torch.full_like(like[0], _FAR)]))
-    category = encoder.categorical.to(like.device)
+    category, rounding = encoder.categorical.to(like.device), encoder.rounding(like.device)
+    ends = torch.stack([torch.full_like(like[0], -_FAR), torch.full_like(like[0], _FAR)])
+    ends[:, rounding.mixed + 1] = 2 * _FAR  # the ends of what may be a code are those of its values
+    ends = encoder.round(ends)
     return torch.where(category, 0, ends[0]), torch.where(category, 1, ends[1])
 
 

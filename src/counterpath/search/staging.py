@@ -89,6 +89,9 @@ def _straight(
     share = torch.where(way == 0, 0, (x - start[row]) / torch.where(way == 0, 1, way)).clamp(0, 1)
     for first, stop in feasible.encoder.blocks:  # a category is the old one or the new one
         share[:, first:stop] = (x[:, first:stop] * end[row, first:stop]).sum(-1, keepdim=True).round()
+    mixed = feasible.encoder.rounding(x.device).mixed
+    other = start[row][:, mixed + 1] != end[row][:, mixed + 1]  # a value that becomes a code, or is filled in, jumps
+    share[:, mixed] = torch.where(other, share[:, mixed + 1], share[:, mixed])
     count, longest = len(start), int(torch.bincount(row).max())
     position = torch.arange(len(row), device=row.device) - (is_first(row).nonzero()[:, 0])[row]
     grid = torch.zeros(count, longest, x.shape[1], dtype=x.dtype, device=x.device)
