@@ -55,7 +55,7 @@ def infer(
       half of the column is resolved.
     - Numbers ≥ 0 whose skewness E[(x − μ)³]/σ³ is above 2, and smaller after log1p, are transformed by it.
     - Dates and times are dates, in days, and immutable; so is text in which every value is one, in one format. Where
-      they are all at midnight, so is every answer. Timedeltas are durations.
+      they are all at midnight, or go over months, a date that changes is one at midnight. Timedeltas are durations.
     - Columns without values, and those that identify rows, are left out, and a warning says so: text with more than 20
       different values, or whole numbers or text under a name such as "customer_id", with another one in most rows.
       What `overrides` or `immutable` name is a feature.
@@ -224,18 +224,16 @@ def _feature(present: pd.Series, overrides: Mapping[str, Any]) -> Feature:
 
 
 def _times(present: pd.Series, kind: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """What dates or durations suggest: how text is written, whole days where there are no others; dates stay."""
+    """What dates or durations suggest: how text is written, and whether answers have a time of day; dates stay."""
     form = overrides.get("format", "" if kind == DURATION or kind_of(present) else text_format(present))
     days = to_days(present, kind, form)
     refuse(
         present, np.isnan(days), f"is not a {kind}; say how they are written: overrides={{…: {{'format': '%Y-%m-%d'}}}}"
     )
-    whole = bool((days == np.rint(days)).all()) and "step" not in overrides
-    return {
-        "format": form,
-        "immutable": kind == DATE,
-        "step": 1 if whole and overrides.get("values", ANY) == ANY else None,
-    }
+    low, high = np.quantile(days, [0.25, 0.75])
+    by_day = bool((days == np.rint(days)).all()) or RESOLUTION * (high - low) >= 1
+    free = overrides.get("values", ANY) == ANY
+    return {"format": form, "immutable": kind == DATE, "step": 1 if by_day and free else None}
 
 
 def _plain(present: pd.Series) -> pd.Series:

@@ -445,8 +445,8 @@ class Schema:
 _JSON_TYPES: dict[str, tuple[type, ...]] = {
     "name": (str,),
     "kind": (str,),
-    "lower": (int, float, NoneType, str),
-    "upper": (int, float, NoneType, str),
+    "lower": (int, float, NoneType),
+    "upper": (int, float, NoneType),
     "transform": (str,),
     "immutable": (bool,),
     "categories": (list,),
@@ -487,8 +487,9 @@ def _feature_from_json(item: Any) -> Feature:
 def check_json(feature: Any, attributes: Mapping[str, Any]) -> None:
     """Raise an error unless these are attributes of a `Feature`, with values as JSON gives them."""
     check_attributes(attributes)
+    is_date = attributes.get("kind", DATE) == DATE  # whose bounds may be text, and nobody else's
     for name, value in attributes.items():
-        is_date = attributes.get("kind", DATE) == DATE  # text will do for the bound of a date, and of nothing else
-        if type(value) not in _JSON_TYPES[name] or (name in ("lower", "upper") and type(value) is str and not is_date):
-            expected = " or ".join(kind.__name__ for kind in _JSON_TYPES[name])
+        types = _JSON_TYPES[name] + ((str,) if is_date and name in ("lower", "upper") else ())
+        if type(value) not in types:
+            expected = " or ".join(kind.__name__ for kind in types)
             raise InputError(f"feature {feature!r} has {name}={value!r}; expected {expected}")

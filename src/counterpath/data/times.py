@@ -1,7 +1,7 @@
 """Dates and durations: as numbers of days and back, and the format in which text is a date.
 
 A date is the number of days since 1970-01-01 in UTC, or in no time zone where it has none; 0.25 is six in the morning.
-Days are exact to a microsecond until the year 9999.
+Days are exact to a millisecond until the year 9999, and that is the resolution in which they come back at best.
 """
 
 from datetime import date, timedelta
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 DATE, DURATION = "date", "duration"
 _TYPES: dict[str, tuple[type, ...]] = {DATE: (date, np.datetime64), DURATION: (timedelta, np.timedelta64)}
 _CODES = {DATE: "M", DURATION: "m"}  # NumPy's, which Arrow's types have, too
-_MICROSECONDS = {"D": 86_400_000_000, "min": 60_000_000, "s": 1_000_000, "ms": 1000, "us": 1, "ns": 1}
+_MICROSECONDS = {"D": 86_400_000_000, "min": 60_000_000, "s": 1_000_000, "ms": 1000, "us": 1000, "ns": 1000}
 _DAY = _MICROSECONDS["D"]
 _DATES = ("%Y-%m-%d", "%Y/%m/%d", "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%d-%m-%Y", "%d-%b-%Y", "%d %B %Y")
 _TIMES = ("", *("".join(parts) for parts in product(" T", ("%H:%M", "%H:%M:%S", "%H:%M:%S.%f"), ("", "%z"))))
@@ -128,7 +128,7 @@ def _resolution(form: str, dtype: Any, python: str) -> int:
     return _MICROSECONDS[unit]
 
 
-def day_text(days: float) -> str:
+def day_text(days: int | float) -> str:
     """A number of days since 1970-01-01 as a date, with the time of day where that is not midnight."""
     return value_text(from_days(np.array([days], dtype=np.float64), DATE, "", np.dtype("M8[us]"), "").iloc[0])
 

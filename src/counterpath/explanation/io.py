@@ -7,6 +7,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from datetime import date, datetime, timedelta
 from itertools import chain, count
 from pathlib import Path
 from typing import Any, TextIO
@@ -21,6 +22,9 @@ from counterpath.utils.files import atomic
 
 _SCALARS = (str, bool, int, float)
 _FLOAT = "float"  # what stands for infinity and NaN, which JSON does not have
+_TIME = re.compile(r"(datetime|timedelta)64\[(s|ms|us|ns)(, .+)?\]")
+_OBJECTS = {"date": date, "datetime": datetime}
+"""Python's own dates, by what stands for them in JSON."""
 _DTYPES = re.compile(r"str|object|string\[(python|pyarrow)\]|bool(ean)?|([Uu]?[Ii]nt(8|16|32|64)|[Ff]loat(16|32|64))")
 
 
@@ -84,6 +88,9 @@ def _values_to_json(column: pd.Series) -> dict[str, Any]:
         return {"dtype": "category", "values": codes, "categories": categories, "ordered": bool(dtype.ordered)}
     # `str` says nothing of how a string dtype is stored.
     name = f"string[{dtype.storage}]" if str(dtype) == "string" else str(dtype)
+    if _TIME.fullmatch(name):
+        texts = [None if value is pd.NaT else value.isoformat() for value in column.tolist()]
+        return {"dtype": name, "values": texts}
     _check_dtype(name)
     return {"dtype": name, "values": [_to_json(value) for value in column.tolist()]}
 
@@ -93,15 +100,26 @@ def _values_from_json(value: Mapping[str, Any]) -> pd.Series:
     if name == "category":
         kind = pd.CategoricalDtype(pd.Index(_values_from_json(value["categories"])), ordered=value["ordered"])
         return pd.Series(pd.Categorical.from_codes(values, dtype=kind))
+    if _TIME.fullmatch(name):
+        return _times(values, name)
     _check_dtype(name)
     column: pd.Series = pd.Series([_from_json(item) for item in values], dtype=name)
     return column
 
 
+def _times(texts: list[str | None], dtype: str) -> pd.Series:
+    """Dates or durations that are written as ISO 8601 has them."""
+    if dtype.startswith("timedelta"):
+        return pd.to_timedelta(pd.Series(texts, dtype=object)).astype(dtype)
+    times = pd.to_datetime(pd.Series(texts, dtype=object), format="ISO8601", utc=True)
+    zone = getattr(pd.api.types.pandas_dtype(dtype), "tz", None)
+    return (times.dt.tz_localize(None) if zone is None else times.dt.tz_convert(zone)).astype(dtype)
+
+
 def _check_dtype(name: str) -> None:
     if not _DTYPES.fullmatch(name):
         raise InputError(
-            f"values of dtype {name!r} have no form in JSON; expected numbers, booleans, text or categories: "
+            f"values of dtype {name!r} have no form in JSON; expected numbers, booleans, text, times or categories: "
             "convert the column or the index before you explain, for example with .astype(str)"
         )
 
@@ -113,6 +131,10 @@ def _to_json(value: Any) -> Any:
         return {_FLOAT: str(plain)}
     if plain is None or plain is pd.NA or isinstance(plain, _SCALARS):
         return None if plain is pd.NA else plain
+    if isinstance(plain, date):
+        return {"datetime" if isinstance(plain, datetime) else "date": plain.isoformat()}
+    if isinstance(plain, timedelta):
+        return {"timedelta": pd.Timedelta(plain).isoformat()}
     if isinstance(plain, list):
         return [_to_json(item) for item in plain]
     if isinstance(plain, dict):
@@ -123,6 +145,9 @@ def _to_json(value: Any) -> Any:
 def _from_json(value: Any) -> Any:
     if isinstance(value, list):
         return [_from_json(item) for item in value]
+    if isinstance(value, dict) and len(value) == 1 and (one := next(iter(value))) in (*_OBJECTS, "timedelta"):
+        text = value[one]
+        return pd.Timedelta(text).to_pytimedelta() if one == "timedelta" else _OBJECTS[one].fromisoformat(text)
     if isinstance(value, dict):
         return float(value[_FLOAT]) if _FLOAT in value else {key: _from_json(item) for key, item in value.items()}
     return value

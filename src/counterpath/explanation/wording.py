@@ -15,7 +15,7 @@ import pandas as pd
 from counterpath.data.constraints import CONSTRAINTS
 from counterpath.data.schema import Feature, Schema
 from counterpath.data.status import FOUND, BindingConstraint, Cause, Status, StatusCode
-from counterpath.data.times import value_text
+from counterpath.data.times import DATE, DURATION, day_text, value_text
 from counterpath.explanation.tables import PLAN, PLANS, changed_cells, labels_without_plan, plan_numbers, plans_held
 
 NOT_ACTIONABLE = "People cannot usually change this; switch off to allow it."
@@ -81,6 +81,13 @@ def amount(feature: Feature, given: Any) -> str:
     return with_unit(feature, shown(feature, given))
 
 
+def number(feature: Feature, given: float) -> str:
+    """The number that stands for a value of a feature without categories, as text: a date as a date."""
+    if feature.kind == DATE:
+        return day_text(given)
+    return f"{value(given)} days" if feature.kind == DURATION else value(given)
+
+
 def legal(feature: Feature, lower: float, upper: float) -> str:
     """Which numbers a feature may have, or usually has, as a hint beside a field.
 
@@ -89,7 +96,7 @@ def legal(feature: Feature, lower: float, upper: float) -> str:
         lower: The smallest one that it may become.
         upper: The largest one.
     """
-    ends = f"{value(lower)} to {value(upper)}"
+    ends = f"{number(feature, lower)} to {number(feature, upper)}"
     if None in (feature.lower, feature.upper):
         return f"{ends} is usual"
     return f"{ends} in steps of {value(feature.step)}" if feature.step else ends

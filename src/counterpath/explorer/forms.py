@@ -91,7 +91,7 @@ class FeatureCard:
         self._axis = explainer.encoder_.axes[index]
         known = [feature.categories[code] for code in explainer.encoder_.seen[index]]
         self._categories = {category: wording.shown(feature, category) for category in known}
-        self._silent = False
+        self._silent, self._is_time = False, KINDS[feature.kind].times
         with elements.box("article", "cp-card", aria_label=f"Feature {feature.title}") as self._card:
             elements.set_class(self._card, "cp-fixed", feature.immutable)
             self._build()
@@ -106,7 +106,7 @@ class FeatureCard:
         self._silent = True
         if isinstance(self._value, ui.select):
             self._value.set_options({**self._categories, value: wording.shown(self._feature, value)})
-        self._value.set_value(value)
+        self._value.set_value(wording.value(value) if self._is_time else value)
         self._silent = False
 
     def show_constraint(self, constraint: FeatureConstraint) -> None:
@@ -168,7 +168,9 @@ class FeatureCard:
             self._controls |= {"direction": direction, "cost": elements.describe(cost, hint="1 is usual")}
             for name, label in (("low", "At least"), ("high", "At most")) if has_ends else ():
                 self._controls[name] = (
-                    ui.number(label, on_change=self._constrained)
+                    ui.input(label, on_change=self._constrained).props("clearable")
+                    if self._is_time
+                    else ui.number(label, on_change=self._constrained)
                     if isinstance(self._axis, NumberAxis)
                     else ui.select(self._categories, label=label, clearable=True, on_change=self._constrained)
                 )
@@ -176,8 +178,10 @@ class FeatureCard:
             allowed = ui.select(self._categories, label="Allowed values", multiple=True, on_change=self._constrained)
             self._controls["allowed"] = elements.describe(allowed.classes("cp-full"), hint="none chosen: all are")
 
-    def _value_field(self) -> ui.number | ui.select:
+    def _value_field(self) -> ui.number | ui.select | ui.input:
         axis = self._axis
+        if self._is_time:
+            return ui.input(on_change=self._edited).props("dense")
         if not isinstance(axis, NumberAxis):
             return ui.select(self._categories, on_change=self._edited).props("dense options-dense")
         field = ui.number(on_change=self._edited).props("dense")
@@ -193,6 +197,7 @@ class FeatureCard:
         if self._silent:
             return
         values = {name: as_integer(control.value) for name, control in self._controls.items()}
+        values |= {name: values[name] or None for name in ("low", "high") if self._is_time and name in values}
         self.constraint = FeatureConstraint(**values | {"allowed": tuple(values.get("allowed", ()))})
         self._summarize()
         self._on_constraint()

@@ -190,7 +190,8 @@ class RowTable:
 def single_row(explainer: Explainer, values: Mapping[str, Any], label: Any = 0) -> pd.DataFrame:
     """One row as a table with the columns and, where they hold the values, the dtypes of the training table."""
     row = {name: [values[name]] for name in explainer.schema_.names}
-    return explainer.encoder_.align(pd.DataFrame(row, index=pd.Index([label])))
+    encoder = explainer.encoder_
+    return encoder.align(encoder.in_own_types(pd.DataFrame(row, index=pd.Index([label]))))
 
 
 @dataclass(frozen=True)

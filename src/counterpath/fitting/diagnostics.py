@@ -239,7 +239,7 @@ def _reconstruction(models: FittedModels, before: Tensor, after: Tensor) -> pd.D
             total = float((x - x.mean(0)).square().sum())
             kept = 1 - float((x - y).square().sum()) / total if total else 1.0
             off = pd.Series(to_numbers(old, feature) - to_numbers(new, feature)).abs().mean()
-            guessing, error = (0.0 if total else 1.0), f"{off:.4g}{' days' if KINDS[feature.kind].times else ''}"
+            guessing, error = (0.0 if total else 1.0), f"{off:.4g}"
         else:
             kept, guessing = float((old == new).mean()), float(old.value_counts(normalize=True).iloc[0])
             error = "–"

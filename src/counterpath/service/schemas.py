@@ -10,6 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, timedelta
 from functools import cached_property, reduce
 from operator import or_
 from typing import Annotated, Any, NotRequired
@@ -161,9 +162,9 @@ class FeatureCard(Response):
     """A column of the model's table."""
 
     name: str
-    kind: str = Field(description="continuous, integer, binary, boolean, ordinal or categorical.")
-    lower: float | None = Field(description="The smallest legal value; null for that of the training rows.")
-    upper: float | None
+    kind: str = Field(description="continuous, integer, binary, boolean, ordinal, categorical, date or duration.")
+    lower: float | str | None = Field(description="The smallest legal value; null for that of the training rows.")
+    upper: float | str | None
     transform: str
     immutable: bool = Field(description="Whether no plan changes it.")
     categories: list[Value] = Field(description="Its values, if it has categories.")
@@ -179,6 +180,7 @@ class FeatureCard(Response):
     category_labels: dict[str, str] = Field(description="What people call its categories.")
     codes: dict[str, str] = Field(description="Numbers that are no measurements, and what they mean.")
     missing: bool = Field(description="Whether a row may lack it, with null.")
+    format: str = Field(description="How dates are written; empty for ISO 8601.", examples=["%Y-%m-%d"])
 
 
 class ModelCard(Response):
@@ -307,8 +309,10 @@ def json_records(frame: pd.DataFrame) -> list[dict[str, Any]]:
 def json_value(value: Any) -> Any:
     """A value of a table as JSON has it: None for a missing one, a whole number without a fraction."""
     own = value.item() if isinstance(value, np.generic) else value
-    if own is None or own is pd.NA:
+    if own is None or own is pd.NA or own is pd.NaT:
         return None
+    if isinstance(value, date | timedelta | np.datetime64 | np.timedelta64):
+        return wording.value(value)
     if not isinstance(own, float):
         return own if isinstance(own, bool | int | str) else str(own)
     if not math.isfinite(own):
@@ -429,12 +433,14 @@ def _list(kind: Any) -> Any:
 
 def _value(feature: Feature, explainer: Explainer) -> Any:
     kind = _number(feature) if KINDS[feature.kind].categories is None else _category(feature)
-    if explainer.imputer_ is not None:
+    if explainer.imputer_ is not None or feature.missing:
         kind = kind | None
     return Annotated[kind, Field(description=_description(feature, explainer))]
 
 
 def _number(feature: Feature) -> Any:
+    if KINDS[feature.kind].times:
+        return str
     if KINDS[feature.kind].whole:
         return _integer(-_MAX_INTEGER, _MAX_INTEGER)
     above = TRANSFORMS[feature.transform].above
@@ -466,8 +472,9 @@ def _description(feature: Feature, explainer: Explainer) -> str:
         values = f"One of: {values}."
     else:
         column, encoder = explainer.schema_.index(feature.name), explainer.encoder_
-        low, high = (wording.value(ends[column]) for ends in (encoder.low, encoder.high))
+        low, high = (wording.number(feature, ends[column]) for ends in (encoder.low, encoder.high))
         values = f"From {low} to {wording.with_unit(feature, high)} in the training rows."
+        values += f" Written as {feature.format}." if feature.format else ""
         values += f" Plans have multiples of {wording.value(feature.step)}." if feature.step else ""
     held = "" if feature.actionable else " No plan changes it unless it is in `unlock`."
     held = " No plan changes it." if feature.immutable else held
@@ -478,4 +485,5 @@ def _range(feature: Feature) -> Any:
     if not constraints.is_interval(feature):
         return Annotated[_list(one_of(list(feature.categories))), Field(min_length=1)]
     end = one_of([*feature.categories, None]) if feature.categories else float | None
+    end = str | float | None if KINDS[feature.kind].times else end  # a date, or days
     return Annotated[_list(end), Field(min_length=2, max_length=2)]
