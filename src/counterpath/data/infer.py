@@ -13,6 +13,7 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from counterpath.data.codes import suggest_codes
 from counterpath.data.schema import ANY, KINDS, OBSERVED, PLACES, Feature, Number, Schema, check_attributes, with_days
 from counterpath.data.tables import is_number, refuse, to_pandas
 from counterpath.data.times import DATE, DURATION, kind_of, text_format, to_days
@@ -56,6 +57,7 @@ def infer(
     - Numbers ≥ 0 whose skewness E[(x − μ)³]/σ³ is above 2, and smaller after log1p, are transformed by it.
     - Dates and times are dates, in days, and immutable; so is text in which every value is one, in one format. Where
       they are all at midnight, or go over months, a date that changes is one at midnight. Timedeltas are durations.
+    - Numbers that stand for something else than a measurement, such as -9 among counts, are codes; see `suggest_codes`.
     - Columns without values, and those that identify rows, are left out, and a warning says so: text with more than 20
       different values, or whole numbers or text under a name such as "customer_id", with another one in most rows.
       What `overrides` or `immutable` name is a feature.
@@ -89,8 +91,7 @@ def infer(
     if not features:
         found = "".join(f"\n- {name!r}: {why}" for name, why in left_out.items())
         raise InputError(f"a schema needs at least one feature, and the table has none{found}")
-    guessed = [feature for feature in features if feature.name not in {*overrides, *immutable}]
-    if word := _word(left_out, guessed):
+    if word := _word(left_out, features, overrides, immutable):
         warnings.warn(word, CounterpathWarning, stacklevel=3)
     schema = Schema(tuple(features), ignored=dict.fromkeys(ignored, "") | left_out)
     return schema.with_immutable(*immutable)
@@ -148,9 +149,15 @@ def _listed_problems(problems: Mapping[str, str], columns: int) -> str:
     )
 
 
-def _word(left_out: Mapping[str, str], guessed: Sequence[Feature]) -> str:
+def _word(
+    left_out: Mapping[str, str],
+    features: Sequence[Feature],
+    overrides: Mapping[str, Mapping[str, Any]],
+    immutable: Sequence[str],
+) -> str:
     """What a user should look at, and how to say otherwise; nothing if there is nothing."""
     words = []
+    guessed = [feature for feature in features if feature.name not in {*overrides, *immutable}]
     if left_out:
         listed = ", ".join(f"{name!r} ({why})" for name, why in left_out.items())
         words.append(
@@ -162,6 +169,15 @@ def _word(left_out: Mapping[str, str], guessed: Sequence[Feature]) -> str:
         words.append(
             f"These columns are dates, which answers leave as they are: {listed}. Let one change, or say that it is no "
             f"date: overrides={{{next(iter(dates))!r}: {{'immutable': False}}}}, or {{'kind': 'categorical'}}."
+        )
+    if codes := {
+        each.name: each.codes for each in features if each.codes and "codes" not in overrides.get(each.name, {})
+    }:
+        listed = ", ".join(f"{name!r} ({', '.join(map(str, found))})" for name, found in codes.items())
+        name, found = next(iter(codes.items()))
+        words.append(
+            f"These numbers are taken for codes, not for measurements: {listed}. Say what they mean, or that they are "
+            f"numbers: overrides={{{name!r}: {{'codes': {{{next(iter(found))}: '…'}}}}}}, or {{'codes': {{}}}}."
         )
     return " ".join(words)
 
@@ -213,7 +229,9 @@ def _feature(present: pd.Series, overrides: Mapping[str, Any]) -> Feature:
     if options.times:
         own = _times(present, kind, overrides)
     elif options.categories is None:
-        own = {"transform": _transform(present), **_legal_numbers(present, kind, overrides)}
+        codes = overrides.get("codes", _codes(present))
+        present = present[~present.isin(list(codes))] if codes else present
+        own = {"codes": codes, "transform": _transform(present), **_legal_numbers(present, kind, overrides)}
     elif options.values and "categories" not in overrides:
         wrong = np.array([not isinstance(value, bool | np.bool_) for value in present], dtype=bool)
         refuse(present, wrong, f"is not True or False, which {kind} features need; try the kind 'binary'")
@@ -234,6 +252,14 @@ def _times(present: pd.Series, kind: str, overrides: Mapping[str, Any]) -> dict[
     by_day = bool((days == np.rint(days)).all()) or RESOLUTION * (high - low) >= 1
     free = overrides.get("values", ANY) == ANY
     return {"format": form, "immutable": kind == DATE, "step": 1 if by_day and free else None}
+
+
+def _codes(present: pd.Series) -> dict[float, str]:
+    """Numbers of a column that are no measurements, as far as one can see."""
+    if not pd.api.types.is_any_real_numeric_dtype(present.dtype):
+        return {}
+    values = present.to_numpy(dtype=np.float64)
+    return {code: f"code {code:g}" for code in suggest_codes(values[np.isfinite(values)])}
 
 
 def _plain(present: pd.Series) -> pd.Series:

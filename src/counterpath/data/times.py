@@ -38,9 +38,11 @@ def text_format(present: pd.Series) -> str:
 
     Formats have separators, because eight digits may be anything; and month before day comes before day before month.
     """
-    texts: pd.Series = pd.Series(present.astype(object).unique(), dtype=object)
-    if not all(isinstance(text, str) and text[:1].isdigit() for text in texts):
+    if not len(present) or not isinstance(present.iloc[0], str) or not present.iloc[0][:1].isdigit():
         return ""
+    if not all(isinstance(text, str) for text in present):
+        return ""
+    texts: pd.Series = pd.Series(present.unique(), dtype=object)
     formats = ("".join(parts) for parts in product(_DATES, _TIMES))
     fitting = (each for each in formats if all(_text_times(some, each).notna().all() for some in (texts[:_FEW], texts)))
     return next(fitting, "")
