@@ -11,7 +11,9 @@ from types import NoneType
 from typing import Any, TypeAlias
 
 import numpy as np
+import pandas as pd
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from counterpath.data.times import DATE, DURATION, as_days, day_text
@@ -265,6 +267,10 @@ class Feature:
     def title(self) -> str:
         """What people call it."""
         return self.label or self.name
+
+    def is_measured(self, values: pd.Series) -> NDArray[np.bool_]:
+        """Which values are neither gaps nor codes."""
+        return ~(values.isna() | values.isin(list(self.codes))).to_numpy(bool)
 
     @property
     def _named(self) -> str:

@@ -127,9 +127,10 @@ def describe_changes(points: pd.DataFrame, schema: Schema, numeric: Collection[s
     entries: list[list[str]] = [[] for _ in range(len(points))]
     for feature in schema:
         values = list(points[feature.name].array)
-        kept = _without_noise(values) if feature.name in numeric else values
+        measured = feature.name in numeric and bool(feature.is_measured(points[feature.name]).all())
+        kept = _without_noise(values) if measured else values
         for changes, (old, new) in zip(entries[1:], pairwise(kept), strict=True):
-            if old != new:
+            if wording.differ(old, new):
                 changes.append(wording.change(feature, old, new).entry)
     return ["; ".join(changes) for changes in entries]
 
@@ -142,14 +143,23 @@ def _coordinates(
     for feature in schema:
         values, is_numeric = points[feature.name], feature.name in numeric
         if is_numeric:
-            columns.append(values.to_numpy(float))
+            columns.append(_filled(values.to_numpy(float, na_value=np.nan)))
         elif feature.kind == "ordinal":
             ranks = {category: rank for rank, category in enumerate(feature.categories)}
-            columns.append(np.array([ranks[value] for value in values.tolist()], dtype=float))
+            columns.append(np.array([ranks.get(value, -1) for value in values.tolist()], dtype=float))  # −1: a gap
         else:
             columns.append(pd.factorize(values.astype(object), use_na_sentinel=False)[0].astype(float))
         ordered.append(is_numeric or feature.kind == "ordinal")
     return np.column_stack(columns), np.array(ordered)
+
+
+def _filled(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Numbers with a gap as one more of them, farther from each than they are from each other."""
+    missing = np.isnan(values)
+    if not missing.any() or missing.all():
+        return np.nan_to_num(values)
+    present = values[~missing]
+    return np.where(missing, present.min() - np.ptp(present) - 1, values)
 
 
 def _lengths(

@@ -241,11 +241,16 @@ class Explanation:
         names = list(self.schema.names)
         cells = tables.changed_cells(self.changed, names)
         old, new = ({name: frame[name].tolist() for name in names} for frame in (self.factuals, self.counterfactuals))
+        frames = (self.factuals, self.counterfactuals)
+        both = {each.name: np.all([each.is_measured(frame[each.name]) for frame in frames], 0) for each in self.schema}
         columns = {
             "feature": [name for _, name in cells],
             "from": [old[name][row] for row, name in cells],
             "to": [new[name][row] for row, name in cells],
-            "change": [new[name][row] - old[name][row] if name in self._numeric else "" for row, name in cells],
+            "change": [
+                new[name][row] - old[name][row] if name in self._numeric and both[name][row] else ""
+                for row, name in cells
+            ],
         }
         index = self.factuals.index[[row for row, _ in cells]]
         return pd.DataFrame(columns, index=index, dtype=object).astype({"feature": str})
@@ -306,10 +311,12 @@ class Explanation:
     @cached_property
     def _ranges(self) -> dict[str, tuple[float, float]]:
         """The smallest and the largest value of each numeric feature, in the rows as asked and as returned."""
-        both = pd.concat(
-            [frame[sorted(self._numeric)].astype(float) for frame in (self.factuals, self.counterfactuals)]
-        )
-        return {str(name): (float(values.min()), float(values.max())) for name, values in both.items()}
+        found = {}
+        for name in sorted(self._numeric):
+            both = pd.concat([self.factuals[name], self.counterfactuals[name]])
+            values = both[self.schema[name].is_measured(both)].astype(float)
+            found[name] = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
+        return found
 
     @property
     def _chosen(self) -> bool:

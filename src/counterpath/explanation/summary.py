@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from counterpath.data.schema import Feature, Schema
 from counterpath.data.status import FOUND, StatusCode
 from counterpath.explanation import wording
-from counterpath.explanation.tables import PLAN, plan_numbers
+from counterpath.explanation.tables import PLAN, differences, plan_numbers
 from counterpath.utils.errors import InputError, choose
 
 if TYPE_CHECKING:  # it imports this module
@@ -182,7 +182,10 @@ def _tally(feature: Feature, old: pd.Series, new: pd.Series, moved: NDArray[np.b
     if not numeric:
         text, often = commonest_change(before, after, partial(wording.shown, feature))
         return Tally(feature.title, len(before) / count, 0.0, 0.0, f"{text} ({often} of {len(before)})")
-    amount = (after.to_numpy(float) - before.to_numpy(float)).astype(float)
+    amount = differences(feature, before, after)
+    amount = amount[~np.isnan(amount)]
+    if 2 * len(amount) < len(before):  # most become, or were, a code or a gap
+        return _tally(feature, old, new, moved, numeric=False)
     low, middle, high = (_signed(value) for value in np.quantile(amount, (0.25, 0.5, 0.75)))
     text = wording.with_unit(feature, middle) + ("" if low == high else f" (half of them {low} to {high})")
     up, down = (float(moves.sum()) / count for moves in (amount > 0, amount < 0))

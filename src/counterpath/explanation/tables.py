@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_integer_dtype, is_numeric_dtype
 
-from counterpath.data.schema import Schema
+from counterpath.data.schema import Feature, Schema
 from counterpath.data.status import StatusCode
 from counterpath.utils.errors import InputError, choose
 
@@ -79,6 +79,14 @@ def numeric_features(schema: Schema, frame: pd.DataFrame) -> frozenset[str]:
     """The features that are numbers, so that it makes sense to say by how much they changed."""
     names = (feature.name for feature in schema if not feature.categories)
     return frozenset(name for name in names if is_numeric_dtype(frame[name]) and not is_bool_dtype(frame[name]))
+
+
+def differences(feature: Feature, old: pd.Series, new: pd.Series) -> NDArray[np.float64]:
+    """By how much a number changes; NaN where it becomes, or was, a code or a gap."""
+    both = feature.is_measured(old) & feature.is_measured(new)
+    found: NDArray[np.float64] = np.full(len(old), np.nan)
+    found[both] = new[both].to_numpy(float) - old[both].to_numpy(float)
+    return found
 
 
 def changed_cells(changed: pd.DataFrame, features: Sequence[str]) -> list[tuple[int, str]]:

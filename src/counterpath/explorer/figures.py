@@ -21,7 +21,7 @@ from counterpath.data.status import FOUND
 from counterpath.explanation import Explanation, wording
 from counterpath.explanation.plots.style import INK, MOST_FEATURES, PALETTE, SOFT
 from counterpath.explanation.summary import change_shares, commonest_change
-from counterpath.explanation.tables import path_features
+from counterpath.explanation.tables import differences, path_features
 
 Figure: TypeAlias = dict[str, Any]
 """What `nicegui.ui.plotly` takes: `data`, `layout` and `config`, all of it plain values that fit JSON."""
@@ -263,7 +263,7 @@ def path_figure(result: Explanation, i: Any) -> Figure:
         panels.append(_number_panel(steps, path["uncertainty"], PALETTE[3], _UNCERTAINTY))
     panels += [
         _number_panel(steps, features[name], PALETTE[4], _NUMBER, result.schema[name])
-        if name in result._numeric
+        if name in result._numeric and result.schema[name].is_measured(features[name]).all()
         else _category_panel(steps, features[name], result.schema[name])
         for name in drawn
     ]
@@ -553,12 +553,12 @@ def _typical_change(
     feature: Feature, old: pd.Series, new: pd.Series, is_number: bool
 ) -> tuple[NDArray[np.float64], str]:
     """In which direction each value goes; and the median change of a number, or the commonest of a category."""
-    if is_number:
-        amounts = new.to_numpy(float) - old.to_numpy(float)
-        median = float(np.median(amounts))
+    amounts = differences(feature, old, new) if is_number else np.full(len(old), np.nan)
+    if not np.isnan(amounts).all():
+        median = float(np.nanmedian(amounts))
         sign = "+" if median > 0 else "−" if median < 0 else ""
         text = wording.with_unit(feature, f"{sign}{wording.rounded(abs(median))}")
-        return np.sign(amounts), label(f"median {text}", _VALUE_WIDTH)
+        return np.nan_to_num(np.sign(amounts)), label(f"median {text}", _VALUE_WIDTH)
     return np.zeros(len(old)), commonest_change(old, new, lambda value: label(wording.shown(feature, value), 13))[0]
 
 

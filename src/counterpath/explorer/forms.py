@@ -10,7 +10,7 @@ import pandas as pd
 from nicegui import background_tasks, ui
 
 from counterpath.data.constraints import DOWN, UP, is_interval
-from counterpath.data.encoding import NumberAxis
+from counterpath.data.encoding import NumberAxis, value_axis
 from counterpath.data.schema import KINDS, Feature
 from counterpath.explainer.explainer import Explainer
 from counterpath.explainer.request import OTHER, Request
@@ -88,8 +88,9 @@ class FeatureCard:
         self._on_value, self._on_constraint = on_value, on_constraint
         self.constraint = FeatureConstraint.default(feature)
         index = explainer.schema_.index(feature.name)
-        self._axis = explainer.encoder_.axes[index]
-        known = [feature.categories[code] for code in explainer.encoder_.seen[index]]
+        self._axis = value_axis(explainer.encoder_.axes[index])
+        codes = [code for code in explainer.encoder_.seen[index] if code < len(feature.categories)]
+        known = [*(feature.categories[code] for code in codes), *([None] if feature.missing else [])]
         self._categories = {category: wording.shown(feature, category) for category in known}
         self._silent, self._is_time = False, KINDS[feature.kind].times
         with elements.box("article", "cp-card", aria_label=f"Feature {feature.title}") as self._card:
@@ -99,14 +100,15 @@ class FeatureCard:
     @property
     def value(self) -> Any:
         """The value as it stands in the field."""
-        return as_integer(self._value.value)
+        return self._value.value or None if self._is_time else as_integer(self._value.value)
 
     def show_value(self, value: Any) -> None:
         """Put a value into its field, without calling back."""
         self._silent = True
+        value = None if pd.isna(value) else value
         if isinstance(self._value, ui.select):
             self._value.set_options({**self._categories, value: wording.shown(self._feature, value)})
-        self._value.set_value(wording.value(value) if self._is_time else value)
+        self._value.set_value(wording.value(value) if self._is_time and value is not None else value)
         self._silent = False
 
     def show_constraint(self, constraint: FeatureConstraint) -> None:
@@ -187,7 +189,10 @@ class FeatureCard:
         field = ui.number(on_change=self._edited).props("dense")
         unit = {"suffix": self._feature.unit} if self._feature.unit else {}
         step = self._feature.step or (1 if axis.whole else "any")
-        return elements.describe(field, step=step, hint=wording.legal(self._feature, axis.lower, axis.upper), **unit)
+        hint = [wording.legal(self._feature, axis.lower, axis.upper)]
+        hint += [f"{wording.value(code)} is {meaning}" for code, meaning in self._feature.codes.items()]
+        hint += ["empty is missing"] if self._feature.missing else []
+        return elements.describe(field, step=step, hint="; ".join(hint), **unit)
 
     def _edited(self) -> None:
         if not self._silent:

@@ -235,7 +235,10 @@ def _reconstruction(models: FittedModels, before: Tensor, after: Tensor) -> pd.D
     for feature, columns in zip(models.encoder.schema, models.encoder.layout, strict=True):
         old, new = first[feature.name], second[feature.name]
         if KINDS[feature.kind].categories is None:
-            x, y = before[:, columns].double(), after[:, columns].double()
+            value = feature.is_measured(old) & feature.is_measured(new)  # what are codes or gaps is not judged
+            there = torch.from_numpy(value).to(before.device)
+            old, new = old[value], new[value]
+            x, y = before[there, columns.start].double(), after[there, columns.start].double()
             total = float((x - x.mean(0)).square().sum())
             kept = 1 - float((x - y).square().sum()) / total if total else 1.0
             off = pd.Series(to_numbers(old, feature) - to_numbers(new, feature)).abs().mean()

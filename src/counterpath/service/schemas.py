@@ -178,8 +178,8 @@ class FeatureCard(Response):
     description: str = Field(description="What it means.")
     phrase: str = Field(description="A change of it in words, with {new} and {old}.")
     category_labels: dict[str, str] = Field(description="What people call its categories.")
-    codes: dict[str, str] = Field(description="Numbers that are no measurements, and what they mean.")
-    missing: bool = Field(description="Whether a row may lack it, with null.")
+    codes: dict[str, str] = Field(description="Numbers that are no measurements, and what each means.")
+    missing: bool = Field(description="Whether it may be missing.")
     format: str = Field(description="How dates are written; empty for ISO 8601.", examples=["%Y-%m-%d"])
 
 
@@ -443,7 +443,7 @@ def _number(feature: Feature) -> Any:
         return str
     if KINDS[feature.kind].whole:
         return _integer(-_MAX_INTEGER, _MAX_INTEGER)
-    above = TRANSFORMS[feature.transform].above
+    above = -math.inf if feature.codes else TRANSFORMS[feature.transform].above
     return Annotated[float, Field(gt=above) if above > -math.inf else Field()]
 
 
@@ -476,6 +476,9 @@ def _description(feature: Feature, explainer: Explainer) -> str:
         values = f"From {low} to {wording.with_unit(feature, high)} in the training rows."
         values += f" Written as {feature.format}." if feature.format else ""
         values += f" Plans have multiples of {wording.value(feature.step)}." if feature.step else ""
+        codes = ", ".join(f"{wording.value(code)} ({meaning})" for code, meaning in feature.codes.items())
+        values += f" Or a code: {codes}." if codes else ""
+    values += " Null where it is missing." if feature.missing else ""
     held = "" if feature.actionable else " No plan changes it unless it is in `unlock`."
     held = " No plan changes it." if feature.immutable else held
     return f"{f'{meaning}. ' if meaning else ''}{values}{held}"

@@ -20,6 +20,7 @@ from counterpath.data.schema import Feature, Schema
 from counterpath.explanation import wording
 from counterpath.explanation.plots.style import COLORS, INK, MOST_FEATURES, MOST_PATHS, PALETTE, SOFT, figure, plain
 from counterpath.explanation.summary import change_shares, commonest_change
+from counterpath.explanation.tables import differences
 
 Ranges: TypeAlias = Mapping[str, tuple[float, float]]
 """The smallest and the largest value of each feature that is a number."""
@@ -68,10 +69,10 @@ def draw_changes(
         often, amount = fig.subplots(1, 2, sharey=True, width_ratios=(1, 1.25))
         for y, name in enumerate(shown):
             moved = changed[name].to_numpy(bool)
-            if name in ranges:
-                difference = (new[name] - old[name]).to_numpy(float)[moved]
-                _draw_shares(often, y, np.sign(difference), len(changed))
-                _draw_amounts(amount, y, difference, ranges[name])
+            difference = differences(schema[name], old[name][moved], new[name][moved]) if name in ranges else None
+            if difference is not None and not np.isnan(difference).all():
+                _draw_shares(often, y, np.nan_to_num(np.sign(difference)), len(changed))
+                _draw_amounts(amount, y, difference[~np.isnan(difference)], ranges[name])
             else:
                 _draw_shares(often, y, np.zeros(int(moved.sum())), len(changed))
                 _draw_commonest(amount, y, schema[name], old[name][moved], new[name][moved])
@@ -208,8 +209,8 @@ def _draw_feature(
     axes: Axes, step: Any, feature: Feature, values: pd.Series, limits: tuple[float, float] | None
 ) -> None:
     """One feature along the path: numbers as a line over their range, categories as steps."""
-    if limits is None:
-        codes, _ = pd.factorize(values.astype(object))
+    if limits is None or not feature.is_measured(values).all():
+        codes, _ = pd.factorize(values.astype(object), use_na_sentinel=False)
         heights, bounds = codes.astype(float), (0.0, float(codes.max()))
         axes.step(step, heights, where="post", color=PALETTE[2])
     else:
@@ -429,7 +430,8 @@ def _draw_feature_by_method(
 ) -> None:
     """One feature along the path of every method, over one scale; what does not change is grey."""
     together = pd.concat([one.astype(object) for one in values.values()])
-    codes = together.to_numpy(float) if is_numeric else pd.factorize(together)[0].astype(float)
+    is_numeric = is_numeric and bool(feature.is_measured(together).all())
+    codes = together.to_numpy(float) if is_numeric else pd.factorize(together, use_na_sentinel=False)[0].astype(float)
     low, high = float(codes.min()), float(codes.max())
     lengths = np.cumsum([len(one) for one in values.values()])[:-1]
     for axes, (name, one), heights in zip(row, values.items(), np.split(codes, lengths), strict=True):

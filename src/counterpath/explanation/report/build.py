@@ -536,10 +536,7 @@ def _lines(
     """Probability, uncertainty, what changes, and what moves and ends as it was, each along the path."""
     axis = Axis(path["step"].to_numpy(float), stops)
     values = path["probability"].to_numpy(float)
-    name, ranges = (
-        f"probability of {wording.outcome(row.target)}, {wording.rounded(row.confidence)} asked",
-        result._ranges,
-    )
+    name = f"probability of {wording.outcome(row.target)}, {wording.rounded(row.confidence)} asked"
     chart = axis.line(values, _PROBABILITIES, "p", level=row.confidence) + axis.numbers(values, _PROBABILITIES)
     lines = [(name, wording.probability(values[0]), wording.probability(values[-1]), chart)]
     uncertainty = path["uncertainty"].to_numpy(float)
@@ -547,14 +544,20 @@ def _lines(
         now, then = (wording.rounded(value, 2) for value in uncertainty[[0, -1]])
         lines.append(("uncertainty", now, then, axis.line(uncertainty, (0.0, float(uncertainty.max())), "u")))
     for change in row.changes:
-        chart = _feature_chart(axis, features[change.feature], ranges.get(change.feature))
+        chart = _feature_chart(axis, features[change.feature], _span(result, features[change.feature]))
         lines.append((change.name, change.old, change.then, chart))
     for feature in (result.schema[name] for name in detours[:MOST_DETOURS]):
-        chart = _feature_chart(axis, features[feature.name], ranges.get(feature.name), is_detour=True)
+        chart = _feature_chart(axis, features[feature.name], _span(result, features[feature.name]), is_detour=True)
         start = features[feature.name].array[0]
         now, then = wording.shown(feature, start), wording.amount(feature, start)
         lines.append((feature.title, now, then, chart))
     return lines
+
+
+def _span(result: Explanation, values: pd.Series) -> tuple[float, float] | None:
+    """The range of a number that is one all along; None for a category, a code or a gap."""
+    feature = result.schema[str(values.name)]
+    return result._ranges.get(feature.name) if feature.is_measured(values).all() else None
 
 
 def _feature_chart(
