@@ -87,7 +87,7 @@ def test_decimals_are_numbers(texts, kind):
     schema, present = Schema.infer(frame), frame.dropna()
     assert schema["x"].kind == kind
     fitted = Encoder.fit(present, schema)
-    assert fitted.decode(fitted.encode(present))["x"].tolist() == [float(text) for text in texts]
+    assert fitted.decode(fitted.encode(present))["x"].tolist() == [Decimal(text) for text in texts]
 
 
 @pytest.mark.parametrize("values", [[True, None, False], pd.array([True, None, False], dtype="boolean")])

@@ -119,6 +119,9 @@ Described: TypeAlias = str | Mapping[str, Any]
 _SHORT_FLOATS = {2: torch.float16, 4: torch.float32}  # by their size in bytes
 
 
+_DECIMAL = "decimal"  # what a column of objects holds that are numbers, and neither integers nor floats
+
+
 def describe(dtype: Any) -> Described:
     """A value that `json.dumps` takes and `restore` turns back into the dtype.
 
@@ -242,8 +245,11 @@ def from_numbers(numbers: NDArray[np.float64], feature: Feature, dtype: Describe
         values = [gap if code == UNKNOWN else feature.categories[code] for code in codes]
         categories: pd.Series = pd.Series(values, index=index, name=feature.name, dtype=target)
         return categories
+    python = "" if isinstance(dtype, str) else dtype.get("python", "")
+    if python == _DECIMAL:
+        decimals = [None if np.isnan(number) else Decimal(repr(number)) for number in numbers.tolist()]
+        return pd.Series(decimals, index=index, name=feature.name, dtype=object)
     if KINDS[feature.kind].times:
-        python = "" if isinstance(dtype, str) else dtype.get("python", "")
         return from_days(numbers, feature.kind, feature.format, target, python).set_axis(index).rename(feature.name)
     column = pd.Series(numbers, index=index, name=feature.name)
     if pd.api.types.is_integer_dtype(target):
@@ -273,7 +279,7 @@ def described_dtype(column: pd.Series, feature: Feature) -> Described:
             return {"python": python} if python else "object"
         if column.dtype == object:
             plain: pd.Series = pd.Series(column.to_list())
-            return describe(plain.dtype if plain.dtype != object else np.dtype(np.float64))  # decimals are numbers
+            return describe(plain.dtype) if plain.dtype != object else {"python": _DECIMAL}
     if feature.missing and column.dtype == object and any(value is None for value in column):
         return {"of": "object", "gap": None}  # some models tell None and NaN apart
     return describe(column.dtype)
