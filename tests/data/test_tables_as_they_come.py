@@ -113,7 +113,7 @@ def test_what_is_inferred_gives_the_table_back(library: str, drawn: tuple[pd.Dat
     for feature in schema:
         old, new = table[feature.name], decoded[feature.name]
         assert new.isna().tolist() == old.isna().tolist()
-        assert new.dtype == old.dtype
+        assert new.dtype == old.dtype or (old.dtype == object and feature.kind == "integer")  # objects become integers
         if KINDS[feature.kind].times and not np.array_equal(to_numbers(old, feature) % 1, np.zeros(len(old))):
             away = to_numbers(new, feature) - to_numbers(old, feature)
             assert np.nanmax(np.abs(away)) < 0.01  # float32: a quarter of an hour of fifty years
