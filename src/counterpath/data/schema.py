@@ -412,7 +412,7 @@ class Schema:
             "features": [_feature_to_json(feature) for feature in self.features],
             "class_labels": dict(self.class_labels),
             "forbidden": [dict(combination) for combination in self.forbidden],
-            "ignored": dict(self.ignored),
+            "ignored": self._parse_ignored(),
         }
 
     @classmethod

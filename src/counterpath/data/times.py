@@ -17,6 +17,7 @@ DATE, DURATION = "date", "duration"
 _TYPES: dict[str, tuple[type, ...]] = {DATE: (date, np.datetime64), DURATION: (timedelta, np.timedelta64)}
 _CODES = {DATE: "M", DURATION: "m"}  # NumPy's, which Arrow's types have, too
 _MICROSECONDS = {"D": 86_400_000_000, "min": 60_000_000, "s": 1_000_000, "ms": 1000, "us": 1000, "ns": 1000}
+"""Microseconds of each unit; what is finer than a millisecond is not resolved."""
 _DAY = _MICROSECONDS["D"]
 _DATES = ("%Y-%m-%d", "%Y/%m/%d", "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%d-%m-%Y", "%d-%b-%Y", "%d %B %Y")
 _TIMES = ("", *("".join(parts) for parts in product(" T", ("%H:%M", "%H:%M:%S", "%H:%M:%S.%f"), ("", "%z"))))
@@ -101,8 +102,10 @@ def from_days(days: NDArray[np.float64], kind: str, form: str, dtype: Any, pytho
         return pd.Series([value and value.date() if python == "date" else value for value in own], dtype=object)
     zoned = times.dt.tz_localize("UTC") if kind == DATE and ("%z" in form or _zone(dtype)) else times
     if form:
-        return zoned.dt.strftime(form).astype(dtype)
-    return zoned.dt.tz_convert(_zone(dtype)).astype(dtype) if _zone(dtype) else times.astype(dtype)
+        values: pd.Series = zoned.dt.strftime(form)
+    else:
+        values = zoned.dt.tz_convert(_zone(dtype)) if _zone(dtype) else times
+    return values.astype(dtype)
 
 
 def python_type(present: pd.Series) -> str:

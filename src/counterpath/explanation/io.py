@@ -109,11 +109,15 @@ def _values_from_json(value: Mapping[str, Any]) -> pd.Series:
 
 def _times(texts: list[str | None], dtype: str) -> pd.Series:
     """Dates or durations that are written as ISO 8601 has them."""
+    own: Any = pd.api.types.pandas_dtype(dtype)
+    written: pd.Series = pd.Series(texts, dtype=object)
     if dtype.startswith("timedelta"):
-        return pd.to_timedelta(pd.Series(texts, dtype=object)).astype(dtype)
-    times = pd.to_datetime(pd.Series(texts, dtype=object), format="ISO8601", utc=True)
-    zone = getattr(pd.api.types.pandas_dtype(dtype), "tz", None)
-    return (times.dt.tz_localize(None) if zone is None else times.dt.tz_convert(zone)).astype(dtype)
+        times: pd.Series = pd.to_timedelta(written)
+    else:
+        times = pd.to_datetime(written, format="ISO8601", utc=True)
+        zone = getattr(own, "tz", None)
+        times = times.dt.tz_localize(None) if zone is None else times.dt.tz_convert(zone)
+    return times.astype(own)
 
 
 def _check_dtype(name: str) -> None:

@@ -108,7 +108,8 @@ class FeatureCard:
         value = None if pd.isna(value) else value
         if isinstance(self._value, ui.select):
             self._value.set_options({**self._categories, value: wording.shown(self._feature, value)})
-        self._value.set_value(wording.value(value) if self._is_time and value is not None else value)
+        shown: Any = wording.value(value) if self._is_time and value is not None else value
+        self._value.set_value(shown)
         self._silent = False
 
     def show_constraint(self, constraint: FeatureConstraint) -> None:
