@@ -238,7 +238,7 @@ def test_a_model_that_refuses_gaps_is_named_with_the_column(frame: pd.DataFrame)
     for missing in ("keep", "auto"):
         with pytest.raises(InputError, match=r"'income', row \d+.*Pipeline does not take rows with gaps.*impute"):
             small(missing=missing).fit(frame, "granted", model=model)
-    with pytest.raises(InputError, match="'income'.*missing value"):
+    with pytest.raises(InputError, match=r"'income'.*missing value"):
         small(missing="error").fit(frame, "granted")
     with pytest.raises(InputError, match="way to treat missing values"):
         small(missing="drop").fit(frame, "granted")
@@ -261,21 +261,21 @@ def test_a_row_of_nothing_but_gaps_has_a_status(explainer: cp.Explainer, people:
     fully = {"income": np.nan, "dependents": np.nan, "home": None}
     rows = people.head(2).assign(**fully)
     assert len(explainer.explain(rows, target_class="yes")) == 2
-    with pytest.raises(InputError, match="column 'age', row 99.*missing"):
+    with pytest.raises(InputError, match=r"column 'age', row 99.*missing"):
         explainer.explain(people.head(1).set_axis([99]).assign(age=np.nan), target_class="yes")
 
 
 def test_codes_must_not_be_measurements(frame: pd.DataFrame) -> None:
-    with pytest.raises(InputError, match="'age'.*code 30.*values on both sides"):
+    with pytest.raises(InputError, match=r"'age'.*code 30.*values on both sides"):
         small().fit(frame, "granted", schema=schema(frame).replace("age", codes={30: "thirty"}))
-    with pytest.raises(InputError, match="'age'.*code 30, which lies within its bounds 0 to 99"):
+    with pytest.raises(InputError, match=r"'age'.*code 30, which lies within its bounds 0 to 99"):
         schema(frame).replace("age", codes={30: "thirty"}, lower=0, upper=99)
     with pytest.raises(InputError, match=r"'age'.*the code '-7.0' twice"):
         schema(frame).replace("age", codes={"-7": "a", "-7.0": "b"})
-    with pytest.raises(InputError, match="'home'.*codes, which are for numbers"):
+    with pytest.raises(InputError, match=r"'home'.*codes, which are for numbers"):
         schema(frame).replace("home", codes={-1: "none"})
-    with pytest.raises(InputError, match="'age'.*the code 'x'"):
+    with pytest.raises(InputError, match=r"'age'.*the code 'x'"):
         schema(frame).replace("age", codes={"x": "none"})
     only = pd.DataFrame({"months": [-7, -8] * 10, "age": range(20)})
-    with pytest.raises(InputError, match="'months' has nothing but codes"):
+    with pytest.raises(InputError, match=r"'months' has nothing but codes"):
         cp.Encoder.fit(only, cp.Schema.infer(only, overrides={"months": {"kind": "integer", "codes": CODES}}))

@@ -903,7 +903,7 @@ class Encoder:
     def known(self, frame: pd.DataFrame) -> "pd.Series[bool]":
         """Which rows have only categories that were seen in training, and some value: those that `encode` takes."""
         numbers = _numbers(frame, self.schema)
-        unknown = _unknown(self.schema, numbers, self.seen).any(axis=1) | np.isnan(numbers).all(axis=1)
+        unknown = _unknown(self.schema, numbers, self.seen).any(axis=1) | _nothing(numbers)
         return pd.Series(~unknown, index=frame.index)
 
     def unknown(self, frame: pd.DataFrame) -> tuple[NDArray[np.bool_], list[str]]:
@@ -926,7 +926,7 @@ class Encoder:
         """
         numbers = _numbers(frame, self.schema)
         _refuse_unknown(frame, self.schema, numbers, self.seen)
-        refuse(frame[self.schema.names[0]], np.isnan(numbers).all(axis=1), "and everything else is missing")
+        refuse(frame[self.schema.names[0]], _nothing(numbers), "and everything else is missing")
         for name, column in zip(self.schema.names, numbers.T, strict=True):
             self.refuse_impossible(frame[name], column)
         columns_of = zip(self.axes, torch.from_numpy(numbers).unbind(1), strict=True)
@@ -1125,7 +1125,7 @@ def _measured(feature: Feature, column: NDArray[np.float64]) -> NDArray[np.float
 
 
 def _states(feature: Feature, column: NDArray[np.float64]) -> tuple[int, ...]:
-    """Which of value, codes and gap a column has, in the order of `MixedAxes`; nothing for a feature of another axis."""
+    """Which of value, codes and gap a column has, in the order of `MixedAxes`; nothing for other features."""
     if KINDS[feature.kind].one_hot or not (feature.codes or feature.missing):
         return ()
     codes = [index for index, code in enumerate(feature.codes, start=1) if (column == code).any()]
@@ -1161,6 +1161,11 @@ def _legal_values(feature: Feature, column: NDArray[np.float64]) -> tuple[float,
 def _numbers(frame: pd.DataFrame, schema: Schema) -> NDArray[np.float64]:
     check_columns(frame, schema)
     return np.column_stack([to_numbers(frame[feature.name], feature) for feature in schema])
+
+
+def _nothing(numbers: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which rows are nothing but gaps."""
+    return np.asarray(np.isnan(numbers).all(axis=1))
 
 
 def _unknown(schema: Schema, numbers: NDArray[np.float64], seen: Sequence[Sequence[int]]) -> NDArray[np.bool_]:

@@ -211,7 +211,7 @@ def without_ignored(frame: pd.DataFrame, schema: Schema) -> pd.DataFrame:
 
 
 def to_numbers(column: pd.Series, feature: Feature) -> NDArray[np.float64]:
-    """The values of a column in original units; for categories their index in the schema, or `UNKNOWN`; NaN for gaps."""
+    """The values of a column in original units; for categories their index or `UNKNOWN`; NaN for gaps."""
     missing = column.isna().to_numpy()
     if not feature.missing:
         problem = (

@@ -68,12 +68,12 @@ MISSING = "missing"
 
 
 def _is_gap(plain: Any) -> bool:
-    return plain is None or plain is pd.NA or plain is pd.NaT or plain != plain
+    return plain is None or plain is pd.NA or plain is pd.NaT or bool(plain != plain)
 
 
 def differ(old: Any, new: Any) -> bool:
     """Whether two values are different ones; a gap is the same as another gap."""
-    return _is_gap(old) != _is_gap(new) or not (_is_gap(old) or old == new)
+    return _is_gap(old) != _is_gap(new) or not (_is_gap(old) or bool(old == new))
 
 
 def with_unit(feature: Feature, text: str) -> str:

@@ -128,7 +128,7 @@ def _with_gaps(schema: Schema, features: pd.DataFrame, model: Any, missing: str)
             raise InputError(
                 f"column {names[0]!r}, row {features.index[first[0]]}: the value is missing, and "
                 f"{qualified_name(model)} does not take rows with gaps, so missing={missing!r} cannot keep them "
-                f"({str(error).partition(chr(10))[0]}); fill them in with missing='impute', or give a pipeline that does"
+                f"({str(error).splitlines()[0]}); fill them in with missing='impute', or give a pipeline that does"
             ) from error
     for name in names:
         schema = schema.replace(name, missing=True)
