@@ -2,6 +2,7 @@
 
 import datetime
 import io
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ import pytest
 
 import counterpath as cp
 from counterpath.batch.results import explain_rows
+from counterpath.data import datasets
 from counterpath.explainer.request import Request
-from counterpath.utils.errors import InputError
+from counterpath.utils.errors import CounterpathWarning, InputError
 from tests.tables import small
 
 pytestmark = [
@@ -54,6 +56,22 @@ def rows(table: pd.DataFrame) -> pd.DataFrame:
 @pytest.fixture(scope="module")
 def answer(explainer: cp.Explainer, rows: pd.DataFrame) -> cp.Explanation:
     return explainer.explain(rows, "yes")
+
+
+def test_raw_compas_goes_through_in_one_run() -> None:
+    file = (
+        Path(os.environ.get(datasets.VARIABLE) or Path(__file__).parents[3] / "shared" / "data") / "compas_raw.csv.gz"
+    )
+    if not file.is_file():
+        pytest.skip(f"{file} is not there: it must not be shipped")
+    frame = pd.read_csv(file).head(200)
+    with pytest.warns(
+        CounterpathWarning, match=r"left out: 'id' .*'violent_recid' .*are dates.*'c_jail_in' \(%Y-%m-%d %H"
+    ):
+        explainer = small(epochs=2).fit(frame, "two_year_recid")
+    assert sum(feature.kind == "date" for feature in explainer.schema_) == 13
+    answer = explainer.explain(frame.head(3))
+    assert answer.counterfactuals["c_jail_in"].tolist() == frame["c_jail_in"].head(3).tolist()
 
 
 def test_dates_change_as_dates_and_stay_to_the_bit(answer: cp.Explanation, rows: pd.DataFrame) -> None:
