@@ -41,7 +41,7 @@ Overrides = Annotated[
         "--set",
         metavar="COLUMN.ATTRIBUTE=VALUE",
         help="What a column is; attributes: kind, lower, upper, transform, immutable, categories, actionable, step, "
-        "step_from, values, min_change, label, unit, description, phrase, category_labels. "
+        "step_from, values, min_change, label, unit, description, phrase, category_labels, codes, missing, format. "
         "The value is JSON or text. May be repeated.",
     ),
 ]

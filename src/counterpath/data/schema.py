@@ -493,9 +493,9 @@ def _feature_from_json(item: Any) -> Feature:
 def check_json(feature: Any, attributes: Mapping[str, Any]) -> None:
     """Raise an error unless these are attributes of a `Feature`, with values as JSON gives them."""
     check_attributes(attributes)
-    is_date = attributes.get("kind", DATE) == DATE  # whose bounds may be text, and nobody else's
+    is_date = attributes.get("kind", DATE) == DATE  # whose bounds may be text such as 2013-08-14, and nobody else's
     for name, value in attributes.items():
-        types = _JSON_TYPES[name] + ((str,) if is_date and name in ("lower", "upper") else ())
-        if type(value) not in types:
-            expected = " or ".join(kind.__name__ for kind in types)
+        plain = as_days(value) if is_date and name in ("lower", "upper") else value
+        if type(plain) not in _JSON_TYPES[name]:
+            expected = " or ".join(kind.__name__ for kind in _JSON_TYPES[name])
             raise InputError(f"feature {feature!r} has {name}={value!r}; expected {expected}")
