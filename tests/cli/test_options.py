@@ -40,3 +40,18 @@ def test_names_may_hold_the_signs_that_separate_them() -> None:
         "max_changes": None,
         "feature_costs": {"c=d": 2, "c": 3},
     }
+
+
+@pytest.mark.parametrize(
+    ("text", "ends"),
+    [
+        ("2013-01-01:2014-01-01", ["2013-01-01", "2014-01-01"]),
+        ("2013-01-01:", ["2013-01-01", None]),
+        (":2014-01-01 10:00", [None, "2014-01-01 10:00"]),
+        ("2013-01-01 10:00:2014-01-01T11:00:05", ["2013-01-01 10:00", "2014-01-01T11:00:05"]),
+        ("soon:later", ["soon", "later"]),
+    ],
+)
+def test_ranges_of_dates_may_have_times_of_day(text: str, ends: list[str | None]) -> None:
+    schema = Schema((Feature("day", "date"),))
+    assert RequestOptions(ranges=[f"day={text}"]).constraints(schema)["ranges"] == {"day": ends}

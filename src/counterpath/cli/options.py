@@ -319,7 +319,7 @@ def _by_feature(
 
 def _range(feature: "Feature", value: str, given: str) -> list[Any]:
     from counterpath.data.constraints import is_interval
-    from counterpath.data.times import DATE
+    from counterpath.data.times import DATE, as_days
 
     categories = [str(category) for category in feature.categories]
     if not is_interval(feature):
@@ -328,8 +328,9 @@ def _range(feature: "Feature", value: str, given: str) -> list[Any]:
     pairs = [(value[:index].strip(), value[index + 1 :].strip()) for index in colons]
     if not pairs:
         raise InputError(f"{given} is not {_RANGE}; feature {feature.name!r} (kind {feature.kind!r}) needs a colon")
-    if feature.kind == DATE:  # of a date that has no colons, or has the same number of them at both ends
-        return [end or None for end in pairs[len(pairs) // 2]]
+    if feature.kind == DATE:  # a time of day has colons, too
+        dates = (pair for pair in pairs if all(end == "" or not isinstance(as_days(end), str) for end in pair))
+        return [end or None for end in next(dates, pairs[0])]
     if not categories:
         return [None if end == "" else _number(end, given) for end in pairs[0]]
     known = (pair for pair in pairs if all(end == "" or end in categories for end in pair))
