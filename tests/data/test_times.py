@@ -151,6 +151,8 @@ def test_a_schema_says_bounds_of_dates_as_dates() -> None:
         schema.replace("day", lower="soon")
     with pytest.raises(InputError, match="'age' has lower='2013-08-14'; expected int or float"):
         Schema.from_json({"features": [{"name": "age", "kind": "integer", "lower": "2013-08-14"}]})
+    with pytest.raises(InputError, match="codes, which are for numbers; make such times gaps"):
+        Feature("day", "date", codes={0: "unknown"})
     with pytest.raises(InputError, match="format '%Y', which is for dates"):
         Feature("age", "integer", format="%Y")
     assert [day_text(days) for days in (0, 0.25)] == ["1970-01-01", "1970-01-01 06:00:00"]

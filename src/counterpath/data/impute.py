@@ -91,7 +91,8 @@ def _typical_value(column: pd.Series, feature: Feature) -> Any:
     lower = -np.inf if feature.lower is None else feature.lower
     upper = np.inf if feature.upper is None else feature.upper
     median = float(np.clip(_median(numbers), lower, upper))
-    return float(round(median)) if KINDS[feature.kind].whole or feature.step == 1 else median
+    by_day = KINDS[feature.kind].times and feature.step == 1
+    return float(round(median)) if KINDS[feature.kind].whole or by_day else median
 
 
 def _median(numbers: NDArray[np.float64]) -> float:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from counterpath.data.codes import suggest_codes
 from counterpath.data.schema import ANY, KINDS, OBSERVED, PLACES, Feature, Number, Schema, check_attributes, with_days
 from counterpath.data.tables import is_number, refuse, to_pandas
-from counterpath.data.times import DATE, DURATION, kind_of, text_format, to_days
+from counterpath.data.times import DATE, DURATION, is_text, kind_of, text_format, to_days
 from counterpath.utils.errors import CounterpathWarning, InputError, choose
 
 SKEWNESS = 2.0
@@ -295,6 +295,8 @@ def _kind_of_text(present: pd.Series) -> str:
 
 def _refuse_strange(present: pd.Series) -> None:
     """Raise an error unless the values can be numbers or categories."""
+    if is_text(present.dtype):
+        return
     strange = np.array([not isinstance(value, str | bool | int | float | np.generic) for value in present], dtype=bool)
     if strange.any() or present.dtype.kind in "mMc":
         raise InputError(

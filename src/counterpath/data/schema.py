@@ -191,6 +191,8 @@ class Feature:
                     "a code is no measurement: move the bound, or drop the code"
                 )
             parsed[int(code) if code == int(code) else code] = label
+        if parsed and kind.times:
+            raise InputError(f"{self._named} has codes, which are for numbers; make such times gaps")
         if parsed and kind.categories is not None:
             raise InputError(f"{self._named} has codes, which are for numbers; add them to its categories")
         return dict(sorted(parsed.items()))

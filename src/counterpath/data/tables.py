@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 from counterpath.data.schema import KINDS, TRANSFORMS, Feature, Schema
-from counterpath.data.times import DATE, from_days, python_type, to_days
+from counterpath.data.times import DATE, from_days, is_text, python_type, to_days
 from counterpath.utils.errors import InputError, RowsError, choose
 
 STANDARD_INPUT = "-"
@@ -308,8 +308,8 @@ def in_own_type(column: pd.Series, feature: Feature, described: Described) -> pd
         RowsError: A value is not a time.
     """
     present, kinds = column.notna().to_numpy(), (column.dtype.kind, restore(described).kind)
-    is_text = bool(present.any()) and all(isinstance(value, str) for value in column[present])
-    if set(kinds) <= set("Mm") or (bool(feature.format) and is_text) or describe(column.dtype) == described:
+    texts = is_text(column.dtype) or all(isinstance(value, str) for value in column[present])
+    if set(kinds) <= set("Mm") or (bool(feature.format) and texts) or describe(column.dtype) == described:
         return column
     numbers: NDArray[np.float64] = np.full(len(column), np.nan)
     numbers[present] = _numbers(column[present], feature)

@@ -41,12 +41,20 @@ def text_format(present: pd.Series) -> str:
     """
     if not len(present) or not isinstance(present.iloc[0], str) or not present.iloc[0][:1].isdigit():
         return ""
-    if not all(isinstance(text, str) for text in present):
+    if not is_text(present.dtype) and not all(isinstance(text, str) for text in present):
         return ""
     texts: pd.Series = pd.Series(present.unique(), dtype=object)
     formats = ("".join(parts) for parts in product(_DATES, _TIMES))
     fitting = (each for each in formats if all(_text_times(some, each).notna().all() for some in (texts[:_FEW], texts)))
     return next(fitting, "")
+
+
+def is_text(dtype: Any) -> bool:
+    """Whether a dtype holds nothing but text; objects may hold anything."""
+    if isinstance(dtype, pd.CategoricalDtype):
+        return is_text(dtype.categories.dtype)
+    own = getattr(dtype, "pyarrow_dtype", None)
+    return isinstance(dtype, pd.StringDtype) or (own is not None and bool(pa.types.is_string(own)))
 
 
 def to_days(column: pd.Series, kind: str, form: str) -> NDArray[np.float64]:
@@ -59,14 +67,18 @@ def to_days(column: pd.Series, kind: str, form: str) -> NDArray[np.float64]:
     """
     if column.dtype.kind == _CODES[kind]:
         return _days(column)
+    if is_text(column.dtype):  # of which many are often the same
+        codes, different = pd.factorize(column)
+        parsed = to_days(pd.Series(different, dtype=object), kind, form)
+        return np.append(parsed, np.nan)[codes]
     days = np.full(len(column), np.nan)
     texts, times = (column.map(lambda each, types=types: isinstance(each, types)) for types in (str, _TYPES[kind]))
-    for where, is_text in ((texts.to_numpy(bool), True), (times.to_numpy(bool), False)):
+    for where, written in ((texts.to_numpy(bool), True), (times.to_numpy(bool), False)):
         values = column[where].astype(object)
         if kind == DURATION:
             days[where] = _days(pd.to_timedelta(values, errors="coerce"))
         else:
-            days[where] = _days(_text_times(values, form or _ISO) if is_text else pd.to_datetime(values, utc=True))
+            days[where] = _days(_text_times(values, form or _ISO) if written else pd.to_datetime(values, utc=True))
     return days
 
 
