@@ -43,7 +43,7 @@ def fit(
         raise InputError("fit needs --target COLUMN, the label to learn, or --model module:attribute, a model of yours")
     from counterpath.explainer.explainer import Explainer
     from counterpath.fitting import persistence
-    from counterpath.fitting.train import MISSING
+    from counterpath.fitting.train import MISSING, MOST_ROWS
     from counterpath.search.methods import resolve_method
     from counterpath.utils.devices import resolve_device
 
@@ -66,7 +66,9 @@ def fit(
         device=device,
     )
     changes, user_model = options.overrides(overrides), options.user_model(model)
-    table = options.table(data, drop)
+    table = options.table(data, drop, most=MOST_ROWS, seed=seed)
+    if len(table) >= MOST_ROWS:
+        say(f"a table of {MOST_ROWS:,} rows or more: the models are fitted to so many of them, drawn at random")
     known = infer_schema(table, target, changes, immutable, schema)
     fit_resumably(explainer, table, target, schema=known, model=user_model, folder=out.resolve())
     _show_summary(explainer, table, out)

@@ -134,11 +134,11 @@ def overrides(texts: list[str] | None) -> dict[str, dict[str, Any]]:
     return found
 
 
-def table(path: str, drop: str) -> "pd.DataFrame":
-    """A table from a file or from standard input, without some columns."""
+def table(path: str, drop: str, *, most: int | None = None, seed: int = 0) -> "pd.DataFrame":
+    """A table from a file or from standard input, without some columns; of a large Parquet file `most` rows."""
     from counterpath.data.tables import read_table
 
-    frame = read_table(path)
+    frame = read_table(path, most=most, seed=seed)
     dropped = names(drop)
     for name in dropped:
         choose("column", name, dict.fromkeys(map(str, frame.columns)))

@@ -25,7 +25,15 @@ from counterpath.fitting import persistence
 from counterpath.fitting.diagnostics import Diagnostics, diagnose
 from counterpath.fitting.fitted import FittedModels
 from counterpath.fitting.persistence import fitting_together, pack, parameters_from_json, parameters_to_json, unpack
-from counterpath.fitting.train import FitConfig, Sizes, TargetColumn, fit_models, labels_for, prepare_training
+from counterpath.fitting.train import (
+    FitConfig,
+    Sizes,
+    TargetColumn,
+    encode_rows,
+    fit_models,
+    labels_for,
+    prepare_training,
+)
 from counterpath.models.explained import Labels, encode_labels
 from counterpath.models.generator import Autoencoder
 from counterpath.models.training import Run
@@ -169,8 +177,8 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         device = resolve_device(self.device)
         sizes = Sizes(self.latent_dim, tuple(self.hidden), self.n_centers, self.epochs, self.numeric_output)
         run = Run(seed=self.seed, checkpoint=None if checkpoint is None else Path(checkpoint), progress=self.progress)
-        prepared = prepare_training(table, target, schema, encoder, missing=self.missing, model=model)
-        rows = prepared.encoder.encode(prepared.features).to(device)
+        prepared = prepare_training(table, target, schema, encoder, missing=self.missing, model=model, seed=self.seed)
+        rows = encode_rows(prepared.encoder, prepared.features).to(device)
         labelled = None if prepared.labels is None else encode_labels(prepared.labels)
         config = FitConfig(model, generator, method, self.class_weight, self.representation_layer, sizes, run, options)
         models = fit_models(config, prepared.encoder, rows, labelled)

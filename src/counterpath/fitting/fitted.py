@@ -124,18 +124,19 @@ class FittedModels:
 
         Of more than 100,000 rows so many are taken at random: whether a row is plausible does not depend on the rest.
         """
+        weights, large = self.encoder.weights.to(self.rows), len(self.rows) > _MOST_NEIGHBOURS
+        order = torch.randperm(len(self.rows), generator=torch.Generator().manual_seed(0))[:_MOST_NEIGHBOURS]
+        chosen = order.to(self.rows.device) if large else torch.arange(len(self.rows), device=self.rows.device)
         held_out = self.rows[self.held_out][:_LIMIT_ROWS]
         if len(held_out):
-            trained = Neighbours(self.rows[~self.held_out], self.encoder.weights.to(self.rows))
+            trained = Neighbours(self.rows[chosen[~self.held_out[chosen]]], weights)
             apart = trained.nearest(held_out)[0][:, 0]
         else:
             apart = self.neighbours.nearest(self.rows[:_LIMIT_ROWS], 2)[0][:, -1]
         limits = float(apart.quantile(_LIMIT_QUANTILE)), float(apart.square().mean().sqrt())
-        if len(self.rows) <= _MOST_NEIGHBOURS:
+        if not large:
             return Plausibility(self.neighbours, *limits)
-        order = torch.randperm(len(self.rows), generator=torch.Generator().manual_seed(0))[:_MOST_NEIGHBOURS]
-        sample = Neighbours(self.rows[order.to(self.rows.device)], self.encoder.weights.to(self.rows))
-        return Plausibility(sample, *limits, all_rows=self.neighbours)
+        return Plausibility(Neighbours(self.rows[chosen], weights), *limits, all_rows=self.neighbours)
 
     @cached_property
     def combinations(self) -> Combinations:

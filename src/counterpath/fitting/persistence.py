@@ -506,9 +506,14 @@ def _generator(
     return space.to(tensors["rows"])
 
 
+_LINEAR_PART = "classifier.representation.linear.weight"
+"""A classifier that has these weights is a network with a linear function beside it."""
+
+
 def _classifier(encoder: Encoder, classes: tuple[Any, ...], tensors: Mapping[str, Tensor]) -> Classifier:
-    width = len(tensors["classifier.head.weight"][0])
-    return _filled(Classifier(encoder.width, width, len(classes)), "classifier", tensors)
+    (logits, width), linear = tensors["classifier.head.weight"].shape, _LINEAR_PART in tensors
+    classifier = Classifier(encoder.width, width - logits if linear else width, len(classes), linear=linear)
+    return _filled(classifier, "classifier", tensors)
 
 
 def _prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -317,6 +317,15 @@ def _model_numbers(quality: Mapping[str, Any], schema: Schema) -> list[tuple[str
     if quality["accuracy"] is not None:
         meaning = "how often the model under explanation is right, each class counting the same; 100 % is always"
         rows.append(("balanced accuracy", _percent(quality["accuracy"]), meaning))
+    if (predicted := quality.get("quality")) is not None:
+        seen = "" if predicted["unseen"] else "; it may have been trained on these rows"
+        low, high = (f"{end:.2f}" for end in predicted["auc_interval"])
+        meaning = f"how well the model tells the classes apart (AUC, with its 95 % interval); 0.5 is by chance{seen}"
+        rows.append(("tells the classes apart", f"{predicted['auc']:.2f} ({low} to {high})", meaning))
+        meaning = (
+            f"how far its probabilities are off; always giving the shares of the classes: {predicted['guessing']:.3f}"
+        )
+        rows.append(("log loss", f"{predicted['log_loss']:.3f}", meaning))
     shares = zip(quality["coverage"]["class"], quality["coverage"]["share"], strict=True)
     meaning = "share of the training rows that the model puts into this class: people who show what it takes"
     rows += [(f"decided {wording.class_text(schema, label)}", _percent(share), meaning) for label, share in shares]
