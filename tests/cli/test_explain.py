@@ -53,7 +53,7 @@ CONSTRAINTS = [
     (("--range", "age=20:60:80"), "'60:80' is no number"),
     (("--range", "age=60:20"), "the range of feature 'age' has low=60 above high=20; swap them?"),
     (("--range", "age=1:nan"), "expected a pair (low, high) of finite numbers"),
-    (("--range", "age=20:30"), "column 'age', row 0: 70 is outside the range that was asked for, from 20 to 30"),
+    (("--stay-within", "age=30:20"), "the range of feature 'age' has low=30 above high=20; swap them?"),
     (("--range", "age=20:", "--range", "age=:90"), "--range is there twice for feature 'age'"),
     (("--range", "job=boss|bos"), "unknown category in the range of feature 'job': 'bos' (did you mean 'boss'?)"),
     (("--range", "job="), "is []; expected the allowed ones of: 'boss', 'clerk', 'none'"),
@@ -80,7 +80,16 @@ def test_explain_refuses_constraints_that_cannot_be_used(
 OPTIONS = (
     *("--lock", "job, owner", "--lock", "owner", "--up", "age", "--down", "income", "--max-changes", "2"),
     *("--range", "age = 18:", "--range", "income=:1e6", "--range", "job=boss|clerk | none"),
-    *("--range", "owner=True|False", "--feature-cost", "age=3", "--feature-cost", "income=0.5"),
+    *(
+        "--range",
+        "owner=True|False",
+        "--stay-within",
+        "age=0:120",
+        "--feature-cost",
+        "age=3",
+        "--feature-cost",
+        "income=0.5",
+    ),
 )
 
 
@@ -93,6 +102,7 @@ RECORDED = {
         "job": ["boss", "clerk", "none"],
         "owner": [False, True],
     },
+    "stay_within": {"age": [0, 120]},
     "max_changes": 2,
     "feature_costs": {"age": 3, "income": 0.5},
     "plans": 1,

@@ -180,7 +180,15 @@ class RequestOptions:
         typer.Option(
             "--range",
             metavar="FEATURE=RANGE",
-            help="Where a feature must stay: hours=20:60, hours=20:, size=small:large, job=Sales|Tech. "
+            help="Where a feature must end: hours=20:60, hours=20:, size=small:large, job=Sales|Tech. May be repeated.",
+        ),
+    ] = None
+    stay_within: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--stay-within",
+            metavar="FEATURE=RANGE",
+            help="Where a feature must stay from the start to the end; who is outside is not explained. "
             "May be repeated.",
         ),
     ] = None
@@ -339,6 +347,7 @@ def _feature_cost(feature: "Feature", value: str, given: str) -> "Number":
 
 _BY_FEATURE: "dict[str, tuple[str, str, Callable[[Feature, str, str], Any]]]" = {
     "ranges": ("--range", _RANGE, _range),
+    "stay_within": ("--stay-within", _RANGE, _range),
     "feature_costs": ("--feature-cost", _FEATURE_COST, _feature_cost),
 }
 """The options FEATURE=VALUE by constraint: what each is called, its form in words, and what parses it."""

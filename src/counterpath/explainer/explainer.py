@@ -189,6 +189,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         unlock: Iterable[str] = (),
         directions: Mapping[str, str] | None = None,
         ranges: Mapping[str, Any] | None = None,
+        stay_within: Mapping[str, Any] | None = None,
         max_changes: int | None = None,
         feature_costs: Mapping[str, Number] | None = None,
         plans: int = 1,
@@ -208,8 +209,11 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
             lock: Features that must not change, beside the schema's immutable ones.
             unlock: Features that may change though they are not actionable by the schema.
             directions: By feature "up" or "down", the only way in which it may change from what it is.
-            ranges: By feature where it must stay: (low, high), either of them None for an open end, for numbers and
-                ordinal features; for others the categories that are allowed.
+            ranges: By feature where it must end: (low, high), either of them None for an open end, for numbers and
+                ordinal features; for others the categories that are allowed. Who is outside enters the range on the
+                way, and does not leave it again.
+            stay_within: By feature where it must stay, from the start to the end, likewise. Who is outside at the start
+                has a status that says so.
             max_changes: How many features may change.
             feature_costs: By feature what changing it costs; 1 for those that are not named.
             plans: How many different counterfactuals to find for every row.
@@ -227,6 +231,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
             unlock=unlock,
             directions=directions or {},
             ranges=ranges or {},
+            stay_within=stay_within or {},
             max_changes=max_changes,
             feature_costs=feature_costs or {},
             time_limit=time_limit,

@@ -53,6 +53,7 @@ class Request:
     unlock: Iterable[str] = ()
     directions: Mapping[str, str] = field(default_factory=dict)
     ranges: Mapping[str, Any] = field(default_factory=dict)
+    stay_within: Mapping[str, Any] = field(default_factory=dict)
     max_changes: int | None = None
     feature_costs: Mapping[str, Number] = field(default_factory=dict)
     time_limit: float | int | None = None
@@ -90,6 +91,7 @@ class Request:
             "lock": list(self.lock),
             "unlock": list(self.unlock),
             "ranges": _plain_ranges(self.ranges),
+            "stay_within": _plain_ranges(self.stay_within),
         }
 
     @classmethod

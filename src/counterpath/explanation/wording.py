@@ -244,7 +244,7 @@ _BINDING = {
     "not_actionable": "{} is not something that people can change",
     "up": "{} may only go up",
     "down": "{} may only go down",
-    "range": "{} must stay within its range",
+    "range": "{} must be in its range",
     "max_changes": "at most {} features may change",
 }
 
@@ -349,7 +349,7 @@ class Row:
     def brief(self) -> str:
         """What became of the row, in one line."""
         blocked = [f"in the way: {self.binding}"] if self.binding else []
-        if self.status is StatusCode.UNKNOWN_CATEGORY:
+        if self.status in (StatusCode.UNKNOWN_CATEGORY, StatusCode.OUTSIDE):
             return f"{self.status} | {self.reason}"
         if self.status is StatusCode.NO_OTHER_PLAN:
             return " | ".join([str(self.status), *blocked])
@@ -378,7 +378,7 @@ class Row:
         clauses = condition([change.clause for change in self.changes])
         odds = self._odds(self.after, self.p_after)
         match self.status:
-            case StatusCode.UNKNOWN_CATEGORY:
+            case StatusCode.UNKNOWN_CATEGORY | StatusCode.OUTSIDE:
                 return f"This row is not explained. {self.reason}"
             case StatusCode.ALREADY:
                 return f"The model already predicts {self.after} ({odds}): nothing has to change."

@@ -175,6 +175,10 @@ class FeatureCard:
         if not has_ends:
             allowed = ui.select(self._categories, label="Allowed values", multiple=True, on_change=self._constrained)
             self._controls["allowed"] = elements.describe(allowed.classes("cp-full"), hint="none chosen: all are")
+        stays = ui.switch("From the start on, not only in the end", on_change=self._constrained).props("dense")
+        self._controls["stays"] = elements.describe(
+            stays, aria_label=f"{self._feature.title} must be so from the start"
+        )
 
     def _value_field(self) -> ui.number | ui.select:
         axis = self._axis

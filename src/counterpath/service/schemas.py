@@ -344,6 +344,7 @@ def request_types(name: str, explainer: Explainer, settings: Settings) -> tuple[
             f"{title}Directions", {each.name: one_of(["up", "down"]) for each in ordered}, total=False
         ),
         "ranges": _object(f"{title}Ranges", {each.name: _range(each) for each in schema}, total=False),
+        "stay_within": _object(f"{title}StayWithin", {each.name: _range(each) for each in schema}, total=False),
         "max_changes": _integer(1, len(schema)) | None,
         "feature_costs": _object(f"{title}FeatureCosts", {each.name: cost for each in schema}, total=False),
     }  # of another kind of constraint anything is taken, and checked when it is parsed

@@ -496,12 +496,13 @@ def _constraints(feature: Feature, request: Mapping[str, Any]) -> list[str]:
     if feature.immutable:
         return ["immutable"]
     direction = request.get("directions", {}).get(feature.name)
-    span = request.get("ranges", {}).get(feature.name)
+    ends, stays = (request.get(name, {}).get(feature.name) for name in ("ranges", "stay_within"))
     return [
         *([_NOT_ACTIONABLE] if not feature.actionable and feature.name not in request.get("unlock", ()) else []),
         *(["locked"] if feature.name in request.get("lock", ()) else []),
         *([_DIRECTIONS[direction]] if direction else []),
-        *([constraints.describe_range(feature, tuple(span))] if span else []),
+        *([constraints.describe_range(feature, tuple(ends))] if ends else []),
+        *([f"always {constraints.describe_range(feature, tuple(stays))}"] if stays else []),
     ]
 
 
