@@ -51,6 +51,7 @@ def test_the_request_is_recorded_as_json(quick: cp.Explainer, found: Explanation
         "method": "sgd",
         "target_class": "low",
         "confidence": 0.6,
+        "threshold": None,
         "time_limit": 500,
         "plans": 1,
         "paths": "all",

@@ -35,7 +35,9 @@ def evaluate(
     model_folder: options.ModelFolder,
     file: Annotated[str, typer.Argument(help="A table with labels; - is CSV on standard input.")],
     target_class: options.TargetClass = None,
-    confidence: Annotated[float, typer.Option(help=options.CONFIDENCE)] = 0.5,
+    confidence: Annotated[
+        float | None, typer.Option(help=options.CONFIDENCE, show_default=options.OWN_DECISION)
+    ] = None,
     rows: Annotated[int, typer.Option(help="The most rows to explain, chosen at random.")] = 500,
     methods: Annotated[
         str, typer.Option(help="What to compare, separated by commas.")
@@ -81,7 +83,8 @@ def evaluate(
         )
     comparison = compare(explainer, explained, target, methods=compared, confidence=confidence)
     kind = "rightly classified" if target == OTHER else f"rightly not classified as {target}"
-    show(f"\nCompared on {len(explained):,} of {len(rejected):,} rows that are {kind}, at confidence {confidence:g}:\n")
+    level = "as the model decides" if confidence is None else f"at confidence {confidence:g}"
+    show(f"\nCompared on {len(explained):,} of {len(rejected):,} rows that are {kind}, {level}:\n")
     show_comparison(comparison)
     if out is not None and is_report:
         # The method of the model is what it was fitted for; where it was not compared, the first one that was.

@@ -27,6 +27,14 @@ def fit(
     drop: options.Columns = "",
     method: Annotated[str, typer.Option(help="How explain searches unless it has a --method.")] = "geodesic",
     class_weight: Annotated[str | None, typer.Option(help="balanced, if one class is rare.")] = None,
+    threshold: Annotated[
+        str | None,
+        typer.Option(
+            metavar="P or CLASS=P,…",
+            help="From which probability on the model decides for the second of two classes, or for each class.",
+            show_default="the most probable class",
+        ),
+    ] = None,
     missing: Annotated[str, typer.Option(help="error, or impute to fill missing values in.")] = "error",
     latent_dim: Annotated[
         int | None, typer.Option(help="Width of the latent space; by default it follows the table.")
@@ -61,6 +69,7 @@ def fit(
         hidden=tuple(widths),
         epochs=epochs or "auto",
         class_weight=class_weight,
+        threshold=options.threshold(threshold),
         missing=missing,
         seed=seed,
         device=device,

@@ -26,7 +26,7 @@ from counterpath.fitting.diagnostics import Diagnostics, diagnose
 from counterpath.fitting.fitted import FittedModels
 from counterpath.fitting.persistence import fitting_together, pack, parameters_from_json, parameters_to_json, unpack
 from counterpath.fitting.train import FitConfig, Sizes, TargetColumn, fit_models, labels_for, prepare_training
-from counterpath.models.explained import Labels, encode_labels
+from counterpath.models.explained import Labels, Thresholds, decide, encode_labels, parse_threshold
 from counterpath.models.generator import Autoencoder
 from counterpath.models.training import Run
 from counterpath.search.geodesic import AMBIENT_METRICS
@@ -50,6 +50,9 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         class_weight: None, "balanced" or a mapping, for the classifier that is trained when no model is given.
         representation_layer: Name of the layer of a torch model that `rsgd-c` and `ambient` take as its
             representation; by default the input of the last linear layer.
+        threshold: From which probability on the model decides for a class: a number for the second of two classes; or
+            by class, of which those that are left out share what is left to 1. Decided is the class whose probability
+            is the largest multiple of its threshold; by default the most probable one.
         missing: "error" refuses missing values, "impute" fills them in and says so for every row.
         max_steps: The most steps of a search.
         step_size: Length of a step in the latent space.
@@ -90,6 +93,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         numeric_output: str = "sigmoid",
         class_weight: str | Mapping[Any, float] | None = None,
         representation_layer: str | None = None,
+        threshold: float | Mapping[Any, float] | None = None,
         missing: str = "error",
         max_steps: int = 150,
         step_size: float = 0.1,
@@ -117,6 +121,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         self.numeric_output = numeric_output
         self.class_weight = class_weight
         self.representation_layer = representation_layer
+        self.threshold = threshold
         self.missing = missing
         self.max_steps = max_steps
         self.step_size = step_size
@@ -170,6 +175,8 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         prepared = prepare_training(table, target, schema, encoder, missing=self.missing)
         rows = prepared.encoder.encode(prepared.features).to(device)
         labelled = None if prepared.labels is None else encode_labels(prepared.labels)
+        if model is None and labelled is not None:
+            parse_threshold(self.threshold, labelled[0])  # an error now, not after the training
         config = FitConfig(model, generator, method, self.class_weight, self.representation_layer, sizes, run, options)
         models = fit_models(config, prepared.encoder, rows, labelled)
         diagnosed = diagnose(models, labels=labels_for(models, labelled), seed=self.seed)
@@ -180,7 +187,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         table: Any,
         target_class: Any = OTHER,
         *,
-        confidence: float = 0.5,
+        confidence: float | None = None,
         method: str | Method | None = None,
         time_limit: float | int | None = None,
         should_stop: ShouldStop | None = None,
@@ -199,7 +206,8 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         Args:
             table: Rows with the columns of the training table; its label may be there and is not looked at.
             target_class: The wanted class, by its label; or "other", any class but the present one.
-            confidence: What the model's probability of the wanted outcome must reach, on the row as it is returned.
+            confidence: What the model's probability of the wanted outcome must reach, on the row as it is returned; by
+                default no more than the model's own decision, which is by its `threshold`.
             method: How to search; by default the explainer's own.
             time_limit: How long to search at most. Rows that are not done by then have a status that says so.
             should_stop: Called between steps: whether to give up, for instance because nobody waits any more. Rows that
@@ -253,7 +261,8 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         models, schema = self._models(), self.schema_
         constraints = request.constraints(schema)
         method = resolve_method(self.method if request.method is None else request.method)
-        solver = Solver(models, request, method, self._options(request.time_limit, should_stop), constraints)
+        options, thresholds = self._options(request.time_limit, should_stop), self._thresholds()
+        solver = Solver(models, request, method, options, constraints, thresholds)
         target_index = solver.target_index
         frame, imputed = self.prepare(table)
         known, unknown = models.encoder.unknown(frame)
@@ -261,7 +270,8 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         found = solver.solve(frame[known], index)
         wanted = OTHER if target_index is None else self.classes_[target_index]
         described = record(replace(request, target_class=wanted), constraints, method, self._settings())
-        return assemble(models, frame, imputed, unknown, found, request, described, *self._diagnosed, started)
+        known_of = (thresholds, *self._diagnosed)
+        return assemble(models, frame, imputed, unknown, found, request, described, *known_of, started)
 
     def prepare(self, table: Any) -> tuple[pd.DataFrame, list[list[str]]]:
         """The rows as a pandas frame without label and without gaps, and which columns of each were filled in."""
@@ -289,18 +299,39 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         return result if plan is None else result.plan(plan)
 
     def predict_proba(self, table: Any) -> pd.DataFrame:
-        """The probabilities that the explained model gives, one column a class, on the original columns."""
+        """The probabilities that the explained model gives, one column a class, on the original columns.
+
+        A row with a category that was never seen in training has NaN, and a warning says so.
+        """
+        probabilities = self.probabilities(table)
+        unknown = probabilities.isna().any(axis=1).to_numpy()
+        if unknown.any():
+            why = self.encoder_.unknown(self.prepare(table)[0][unknown].head(1))[1][0]
+            many = f"{unknown.sum()} of {len(unknown)} rows have a category that was never seen in training"
+            warnings.warn(f"{many}, and are not predicted {why}", CounterpathWarning, stacklevel=2)
+        return probabilities
+
+    def probabilities(self, table: Any) -> pd.DataFrame:
+        """As `predict_proba`, without a warning."""
         models = self._models()
         frame, _ = self.prepare(table)
-        x = models.encoder.encode(frame).to(models.rows.device)
-        probabilities = models.explained.predict_proba_table(frame, x).double().cpu().numpy()
+        known = models.encoder.known(frame).to_numpy()
+        x = models.encoder.encode(frame[known]).to(models.rows.device)
+        probabilities = np.full((len(frame), len(self.classes_)), np.nan)
+        probabilities[known] = models.explained.predict_proba_table(frame[known], x).double().cpu().numpy()
         return pd.DataFrame(probabilities, index=frame.index, columns=list(models.explained.classes))
 
     def predict(self, table: Any) -> pd.Series:
-        """The class that the explained model predicts for every row."""
-        probabilities = self.predict_proba(table)
-        best = probabilities.to_numpy().argmax(1) if len(probabilities) else np.zeros(0, dtype=np.int64)
-        return pd.Series([self.classes_[index] for index in best], index=probabilities.index, name=self.target_)
+        """The class that the explained model decides for every row, by its `threshold`; NA where nothing is known."""
+        return self.decide(self.predict_proba(table))
+
+    def decide(self, probabilities: pd.DataFrame) -> pd.Series:
+        """The class of every row, given what `predict_proba` says; NA for a row of NaN."""
+        best = decide(torch.tensor(probabilities.to_numpy()), self._thresholds()).tolist()
+        known = probabilities.notna().all(axis=1).tolist()
+        labels = [self.classes_[index] if there else pd.NA for index, there in zip(best, known, strict=True)]
+        dtype = None if all(known) else object
+        return pd.Series(labels, index=probabilities.index, name=self.target_, dtype=dtype)
 
     def can_search(self, method: str | Method) -> bool:
         """Whether `explain` can be asked for a method: the models that it needs are there, and its copies allowed."""
@@ -374,6 +405,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         self.encoder_: Encoder = models.encoder
         self.schema_: Schema = models.encoder.schema
         self.classes_: Labels = models.explained.classes
+        self._thresholds()
         self.representation_: str = getattr(models.explained.classifier, "layer", "its last hidden layer")
         if warn and diagnostics.alarm:
             warnings.warn(f"{diagnostics.alarm} See explainer.diagnostics().", CounterpathWarning, stacklevel=3)
@@ -385,6 +417,10 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         models: FittedModels = self.models_
         return models
 
+    def _thresholds(self) -> Thresholds | None:
+        """How the explained model decides: see `decide`."""
+        return parse_threshold(self.threshold, self._models().explained.classes)
+
     def _options(self, time_limit: float | None = None, should_stop: ShouldStop | None = None) -> SearchOptions:
         names = (*SEARCH_SETTINGS, "ambient_metric", "uncertainty_cost")
         settings = {name: getattr(self, name) for name in names}
@@ -393,4 +429,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
     def _settings(self) -> dict[str, Any]:
         """What an answer depends on beside the request."""
         own = {name: getattr(self, name) for name in (*SEARCH_SETTINGS, "seed", "ambient_metric", "uncertainty_cost")}
-        return {**own, "model": self._models().explained.name, "representation_layer": self.representation_}
+        thresholds = self._thresholds()
+        decided = None if thresholds is None else dict(zip(map(str, self.classes_), thresholds, strict=True))
+        model = {"model": self._models().explained.name, "threshold": decided}
+        return {**own, **model, "representation_layer": self.representation_}

@@ -12,6 +12,7 @@ from counterpath.data.status import BindingConstraint, Cause, Status, StatusCode
 from counterpath.explainer.request import OTHER, Request
 from counterpath.explanation.tables import END
 from counterpath.fitting.fitted import FittedModels
+from counterpath.models.explained import Thresholds, decide
 from counterpath.models.latent import context_for
 from counterpath.search.conflicts import binding_constraints
 from counterpath.search.feasible import FeasibleSet
@@ -74,6 +75,7 @@ class Solver:
         method: How to search.
         options: The settings of the search.
         constraints: What may change.
+        thresholds: How the model decides, as of `decide`.
     """
 
     models: FittedModels
@@ -81,6 +83,7 @@ class Solver:
     method: Method
     options: SearchOptions
     constraints: Constraints
+    thresholds: Thresholds | None = None
 
     def __post_init__(self) -> None:
         if self.method.returns_training_rows and not self.options.allow_copies:
@@ -115,7 +118,7 @@ class Solver:
         x = models.encoder.encode(frame).to(models.rows.device)
         bounds, costs = constraints.bounds(models.encoder, frame, x), constraints.weights(models.encoder)
         probabilities = models.explained.predict_proba_table(frame, x)
-        predicted = probabilities.argmax(-1)
+        predicted = decide(probabilities, self.thresholds)
         hopeless = torch.zeros_like(predicted, dtype=torch.bool)
         hopeless[list(bounds.hopeless)] = True
         inside, like = bounds.hold(x), self._reconstructed(x) if constraints.ranges else x
@@ -125,6 +128,7 @@ class Solver:
                 present if target_index is None else target_index,
                 other=target_index is None,
                 confidence=self.request.confidence,
+                thresholds=self.thresholds,
             )
             already = target.is_reached(probabilities) & inside
             for rows in (member & hopeless, member & already & ~hopeless, member & ~already & ~hopeless):

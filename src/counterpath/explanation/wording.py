@@ -258,7 +258,7 @@ def reason(status: Status, probability_after: float, confidence: float, schema: 
     Args:
         status: What became of it.
         probability_after: The probability of the target for the row as returned.
-        confidence: The probability that was asked for.
+        confidence: The probability that was asked for; NaN for none but the model's own decision.
         schema: What people call the features.
     """
     if status.code.found:
@@ -306,7 +306,7 @@ class Row:
         p_after: The same for the row as returned.
         changes: What differs between them.
         target: The target class, or `OTHER`.
-        confidence: The probability that was asked for.
+        confidence: The probability that was asked for, as of `asked_level`.
         binding: Which constraints stand in the way of a counterfactual, in words; empty if none is known to.
         plan: Which of the person's plans this is, from 1.
         plans: How many plans were asked for.
@@ -413,6 +413,21 @@ class Row:
         return f"{percent(target)} for {outcome(self.target)}"
 
 
+def asked_level(request: Mapping[str, Any], before: Any, classes: int) -> float:
+    """What the probability of the target must reach: the asked confidence, or from which on the model decides so.
+
+    NaN where the model's own decision among more than two classes is all that is asked for: no single number says it.
+    """
+    if request.get("confidence") is not None:
+        return float(request["confidence"])
+    if classes != 2:
+        return math.nan
+    by_class = request.get("threshold") or {}
+    if request["target_class"] == OTHER:
+        return 1 - float(by_class.get(str(before), 0.5))
+    return float(by_class.get(str(request["target_class"]), 0.5))
+
+
 def describe_rows(
     frames: Mapping[str, pd.DataFrame], schema: Schema, request: Mapping[str, Any], classes: int = 0
 ) -> list[Row]:
@@ -445,7 +460,7 @@ def describe_rows(
             p_after=float(answer["probability_after"]),
             changes=tuple(changes[position]),
             target=class_text(schema, request["target_class"]),
-            confidence=float(request["confidence"]),
+            confidence=asked_level(request, answer["class_before"], classes),
             binding="; ".join(constraint(BindingConstraint.from_json(each), schema) for each in answer["binding"]),
             plan=plan,
             plans=plans,
@@ -534,7 +549,10 @@ def headline(statuses: Sequence[str], request: Mapping[str, Any], people: Sequen
         found = sum(status in FOUND for status in statuses)
         results = ", ".join([f"{found} found{_across(statuses)}", *_without(statuses)])
     target = outcome(class_text(schema, request["target_class"]))
-    asked = f"method {request['method']}, wanted {target}, confidence {value(request['confidence'])}"
+    asked = f"method {request['method']}, wanted {target}"
+    asked += "" if request.get("confidence") is None else f", confidence {value(request['confidence'])}"
+    if request.get("threshold"):
+        asked += f", decided by thresholds {_text(request['threshold'], None)}"
     return f"Explanation of {rows}: {results} ({asked})"
 
 
@@ -620,7 +638,8 @@ ROW_MEANINGS: dict[str, Meaning] = MEANINGS | {
 REQUEST_MEANINGS = {
     "method": "how to search",
     "target_class": "the wanted decision; other is any but the present one",
-    "confidence": "what its probability must reach",
+    "confidence": "what its probability must reach; else what the model decides by",
+    "threshold": "from which probability on the model decides for a class",
     "plans": "how many counterfactuals each person may have",
     "plan": "which of them is shown",
     "paths": "how much of each path is kept",

@@ -60,7 +60,7 @@ class TargetFields:
         classes |= {} if OTHER in classes else {OTHER: "any other class"}
         target = default_target(explainer)
         self.target = ui.select(classes, label="Wanted decision", value=target, on_change=on_target)
-        self.confidence = ui.number("Confidence", value=0.5, step=0.05)
+        self.confidence = ui.number("Confidence", step=0.05)
         methods = available_methods(explainer)
         self.method = ui.select(methods, label="Method", value=methods[0], on_change=on_method)
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from counterpath.data.encoding import Encoder
 from counterpath.geometry.graph import Neighbours
-from counterpath.models.explained import ExplainedModel
+from counterpath.models.explained import ExplainedModel, Thresholds, decide
 from counterpath.models.flow import FlowModel
 from counterpath.models.generator import Generator
 from counterpath.models.latent import LatentModel
@@ -198,11 +198,11 @@ class FittedModels:
         with torch.no_grad():
             return LatentMap.of(map_blocks(self.latent.encode, self.rows))
 
-    def landscape(self, count: int) -> pd.DataFrame:
-        """Where training rows lie on the map, at most `count` of them, and what the model predicts for them."""
+    def landscape(self, count: int, thresholds: Thresholds | None = None) -> pd.DataFrame:
+        """Where training rows lie on the map, at most `count` of them, and what the model decides about them."""
         rows = torch.randperm(len(self.rows), generator=torch.Generator().manual_seed(0))[:count]
         where = self.latent_map.points[rows]
-        predicted = self.probabilities[rows.to(self.probabilities.device)].argmax(-1).tolist()
+        predicted = decide(self.probabilities[rows.to(self.probabilities.device)], thresholds).tolist()
         return pd.DataFrame(
             {
                 "map_x": where[:, 0].numpy(),

@@ -2,14 +2,15 @@
 
 import copy
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -145,6 +146,8 @@ def _representation(module: nn.Module, layers: list[nn.Module], layer: str | Non
 
 
 Labels = tuple[Any, ...]
+Thresholds = tuple[float, ...]
+"""τ of every class, together 1: see `decide`."""
 Labelled = tuple[Labels, NDArray[np.int64]]
 """The classes, and the index of every row's label among them."""
 _MOST_CLASSES = 50
@@ -186,13 +189,72 @@ class ExplainedModel:
 
     def class_index(self, label: Any) -> int:
         """The index of a label; text that reads like one of them, as a command line gives it, will do."""
-        if label in self.classes:
-            return self.classes.index(label)
-        names = [str(name) for name in self.classes]
-        if str(label) in names:
-            return names.index(str(label))
-        known = ", ".join(repr(name) for name in self.classes)
-        raise InputError(f"the target class {label!r} does not exist; choose one of: {known}, or 'other'")
+        found = _find(label, self.classes)
+        if found is None:
+            known = ", ".join(repr(name) for name in self.classes)
+            raise InputError(f"the target class {label!r} does not exist; choose one of: {known}, or 'other'")
+        return found
+
+
+def _find(label: Any, classes: Labels) -> int | None:
+    """The index of a label, or of text that reads like it."""
+    if label in classes:
+        return classes.index(label)
+    names = [str(name) for name in classes]
+    return names.index(str(label)) if str(label) in names else None
+
+
+def decide(probabilities: Float[Tensor, "n K"], thresholds: Thresholds | None = None) -> Int[Tensor, "n"]:
+    """The index of the class that is decided: argmax pₖ/τₖ, and without thresholds the most probable, first of equals.
+
+    Of two classes that is the second one from its threshold on: p₁ ≥ τ₁.
+    """
+    if thresholds is None:
+        return probabilities.argmax(-1)
+    if len(thresholds) == 2:
+        return (probabilities[:, 1] >= thresholds[1]).long()
+    # No tensor of thresholds: it would be copied to the device, which what is captured in a CUDA graph must not be.
+    return torch.stack([of / at for of, at in zip(probabilities.unbind(-1), thresholds, strict=True)], -1).argmax(-1)
+
+
+def parse_threshold(given: Any, classes: Labels) -> Thresholds | None:
+    """From which probability on a class is decided, as the threshold of every class; None for the most probable class.
+
+    Args:
+        given: One number, that of the second of two classes; or a mapping from classes, of which some may be left out:
+            they share what is left to 1.
+        classes: The labels.
+
+    Raises:
+        InputError: A class does not exist, or a threshold is not between 0 and 1; the message names both.
+    """
+    if given is None:
+        return None
+    known = ", ".join(map(repr, classes))
+    if not isinstance(given, Mapping):
+        if len(classes) != 2 and isinstance(given, Real):
+            raise InputError(
+                f"threshold is {given!r}, and there are {len(classes)} classes: {known}; expected one for each, "
+                f"threshold={{{classes[0]!r}: {given!r}, …}}"
+            )
+        given = {classes[-1]: given}
+    found: dict[int, float] = {}
+    for label, number in given.items():
+        index = _find(label, classes)
+        if index is None:
+            raise InputError(f"threshold has the class {label!r}, which does not exist; choose one of: {known}")
+        if isinstance(number, bool) or not isinstance(number, Real) or not 0 < number < 1:
+            raise InputError(
+                f"the threshold of class {classes[index]!r} is {number!r}; expected a number between 0 and 1, for "
+                f"instance {1 / len(classes):.2g}"
+            )
+        found[index] = float(number)
+    total, rest = sum(found.values()), len(classes) - len(found)
+    if rest and total >= 1:
+        raise InputError(f"the thresholds {dict(given)!r} leave nothing to the other classes; name all of: {known}")
+    if rest:
+        return tuple(found.get(index, (1 - total) / rest) for index in range(len(classes)))
+    return tuple(found[index] / total for index in range(len(classes)))
 
 
 def black_box_proba(model: Any, encoder: Encoder) -> PredictProba:

@@ -34,7 +34,7 @@ class Case:
         probability: Maps rows to the probability of the target, by the explained model.
         encoder: Knows the features.
         neighbours: The training rows, with the encoder's weights.
-        confidence: What the probability must reach; the target must be predicted, too.
+        confidence: What the probability must reach; the target must be predicted, too. None for no more than that.
         combinations: Which combinations of values training rows have; None where nobody looked.
         is_predicted: Maps rows to whether the target is predicted; by default where its probability is at least 0.5.
     """
@@ -44,13 +44,18 @@ class Case:
     probability: Callable[[Tensor], Tensor]
     encoder: Encoder
     neighbours: Neighbours
-    confidence: float = 0.5
+    confidence: float | None = 0.5
     is_predicted: Callable[[Tensor], Tensor] | None = None
     combinations: Combinations | None = None
 
     def predicted(self, x: Float[Tensor, "m D"]) -> Bool[Tensor, "m"]:
         """For which rows the model predicts the target."""
         return self.probability(x) >= 0.5 if self.is_predicted is None else self.is_predicted(x)
+
+    def is_valid(self, x: Float[Tensor, "m D"]) -> Bool[Tensor, "m"]:
+        """For which rows it does so with the asked confidence."""
+        decided = self.predicted(x)
+        return decided if self.confidence is None else decided & (self.probability(x) >= self.confidence)
 
     @cached_property
     def changed(self) -> Bool[Tensor, "n f"]:
@@ -75,8 +80,7 @@ def probability(case: Case) -> Float[Tensor, "n"]:
 
 def valid(case: Case) -> Float[Tensor, "n"]:
     """1 where c(x') ≥ the asked confidence and the wanted outcome is predicted; its mean is the flip ratio."""
-    found = probability(case)
-    return ((found >= case.confidence) & case.predicted(case.counterfactual)).to(found.dtype)
+    return case.is_valid(case.counterfactual).to(case.factual.dtype)
 
 
 def l0(case: Case) -> Float[Tensor, "n"]:
@@ -140,12 +144,12 @@ def ynn(case: Case) -> Float[Tensor, "n"]:
 
 
 def redundancy(case: Case) -> Float[Tensor, "n"]:
-    """How many changed features could, each alone, be put back without losing the decision (CARLA)."""
+    """How many changed features could, each alone, be put back and the row stay valid as asked for (CARLA)."""
     count = torch.zeros_like(case.factual[:, 0])
     for feature, columns in enumerate(case.encoder.layout):
         restored = case.counterfactual.clone()
         restored[:, columns] = case.factual[:, columns]
-        count += case.changed[:, feature] & case.predicted(restored)
+        count += case.changed[:, feature] & case.is_valid(restored)
     return count
 
 

@@ -5,6 +5,7 @@ was drawn by us, and is a `Markup`. How a page looks is in `report.css`.
 """
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -537,11 +538,10 @@ def _lines(
     """Probability, uncertainty, what changes, and what moves and ends as it was, each along the path."""
     axis = Axis(path["step"].to_numpy(float), stops)
     values = path["probability"].to_numpy(float)
-    name, ranges = (
-        f"probability of {wording.outcome(row.target)}, {wording.rounded(row.confidence)} asked",
-        result._ranges,
-    )
-    chart = axis.line(values, _PROBABILITIES, "p", level=row.confidence) + axis.numbers(values, _PROBABILITIES)
+    level, ranges = None if math.isnan(row.confidence) else row.confidence, result._ranges
+    asked = "" if level is None else f", {wording.rounded(level)} asked"
+    name = f"probability of {wording.outcome(row.target)}{asked}"
+    chart = axis.line(values, _PROBABILITIES, "p", level=level) + axis.numbers(values, _PROBABILITIES)
     lines = [(name, wording.probability(values[0]), wording.probability(values[-1]), chart)]
     uncertainty = path["uncertainty"].to_numpy(float)
     if np.isfinite(uncertainty).all():
