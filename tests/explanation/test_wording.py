@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from counterpath.data import Feature
 from counterpath.data.status import BindingConstraint, Cause, Status
-from counterpath.explanation import Explanation, StatusCode
+from counterpath.explanation import Explanation, StatusCode, wording
 from counterpath.explanation.wording import (
     Change,
     Person,
@@ -28,6 +28,7 @@ from counterpath.explanation.wording import (
     shown,
     value,
 )
+from counterpath.search.measures import MEASURES
 from tests.explanation.conftest import make, make_plans
 
 KINDS = ("immutable", "lock", "not_actionable", "up", "down", "range", "max_changes")
@@ -436,3 +437,14 @@ def test_people_with_equal_labels_are_not_mixed_up() -> None:
         "a",
         "a",
     ]
+
+
+def test_units_name_what_counts_on_a_log_scale() -> None:
+    plain = make().schema
+    logs = plain.replace("hours-per-week", transform="log1p", label="Hours")
+    assert "log" not in " ".join(wording.units(plain).values())
+    assert wording.units(logs)["l1"] == "1 is the whole range of one feature, or another category; Hours on a log scale"
+    assert wording.units(logs)["l1_mad"] == wording.units(plain)["l1_mad"]
+    assert wording.meanings(logs)["ld"].text.endswith("; Hours on a log scale")
+    assert make(schema=logs).units()["ld_sq"].endswith("Hours on a log scale")
+    assert set(MEASURES) <= set(wording.UNITS)

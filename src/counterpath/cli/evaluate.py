@@ -26,7 +26,8 @@ _LEGEND = (
     "across a gap in the data. The rest are means over n rows: l0 (features changed), l1, l2_sq, ld_sq (squared\n"
     "distance to the nearest training row), copy (equal to a training row), ynn (share of the nearest training rows\n"
     "with the same decision), conf. (probability of the target class), steps, viol. (how many immutable features\n"
-    "changed; immutable here: {}). sec.: for all rows."
+    "changed; immutable here: {}). sec.: for all rows. l1, l2 and ld are between encoded rows: 1 is the whole range\n"
+    "of a feature, or another category{}."
 )
 
 
@@ -122,12 +123,15 @@ def check_labelled(table: "pd.DataFrame", file: str, target: str | None) -> None
 
 def show_comparison(comparison: "Comparison") -> None:
     """Print both tables of a comparison, and what their columns are."""
+    from counterpath.explanation import wording
     from counterpath.explanation.summary import both_tables
 
     for title, table in both_tables(comparison.results, comparison.seconds).items():
         show_table(title, format_table(table).rename(columns=_SHORT).to_dict("records"))
     schema = next(iter(comparison.results.values())).schema
-    show(_LEGEND.format(", ".join(schema[name].title for name in schema.immutable) or "none"))
+    immutable = ", ".join(schema[name].title for name in schema.immutable) or "none"
+    scaled = wording.scales(schema)
+    show(_LEGEND.format(immutable, f"; {scaled}" if scaled else ""))
 
 
 def without_unknown_categories(explainer: "Explainer", table: "pd.DataFrame") -> "pd.DataFrame":

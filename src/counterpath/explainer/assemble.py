@@ -298,6 +298,7 @@ def _measures(models: FittedModels, groups: Sequence[Group], index: pd.Index) ->
             group.target.confidence,
             is_predicted=lambda x, target=group.target: target.is_predicted(models.predict_proba(x)),  # type: ignore[misc]
             combinations=models.combinations,
+            spreads=models.spreads,
         )
         for name, measure in MEASURES.items():
             values[name][where] = measure(case).double().cpu().numpy()

@@ -162,6 +162,10 @@ class Explanation:
         """The measures of each row by its index label; computed once, when they are first asked for."""
         return self._measures.copy()
 
+    def units(self) -> pd.Series:
+        """What each measure is in: distances between encoded rows, for instance, in shares of a feature's range."""
+        return pd.Series(wording.units(self.schema), name="unit")
+
     def select(self, rows: Any) -> "Explanation":
         """The explanation of a few rows, by index label if no label is there twice, else by position.
 

@@ -4,7 +4,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -606,6 +606,9 @@ MEANINGS: dict[str, Meaning] = {
     "confidence": Meaning("probability", "what the model gives the wanted outcome then", probability),
     "l0": Meaning("features changed", "how many features are different", rounded),
     "l1": Meaning("size of the change", f"all changes added up (L1); {_UNIT}", rounded),
+    "l1_mad": Meaning(
+        "size of the change, by spread", "all changes added up, each number by its MAD (L1/MAD)", rounded
+    ),
     "l2": Meaning("distance", f"straight-line distance to the row as asked (L2); {_UNIT}", rounded),
     "l2_sq": Meaning("distance, squared", "its square, which punishes large changes (L2²)", rounded),
     "linf": Meaning("largest change", f"of any one feature (L∞); {_UNIT}", rounded),
@@ -628,6 +631,42 @@ MEANINGS: dict[str, Meaning] = {
     "seconds": Meaning("seconds", "for all rows together", lambda value: "–" if value != value else f"{value:.1f}"),
 }
 """The measures and counts of tables over many rows, by their names."""
+
+ENCODED = ("l1", "l2", "l2_sq", "linf", "ld", "ld_sq")
+"""The measures between encoded rows, where a number may be on another scale than its own."""
+UNITS = {
+    **dict.fromkeys(("l1", "l2", "linf", "ld"), _UNIT),
+    **dict.fromkeys(("l2_sq", "ld_sq"), f"squared; {_UNIT}"),
+    "l1_mad": "median absolute deviations of the training rows, in original units; another category counts 1",
+    **dict.fromkeys(("l0", "violation", "redundancy"), "features"),
+    **dict.fromkeys(("valid", "copy"), "1 for yes, 0 for no"),
+    **dict.fromkeys(("confidence", "ynn"), "from 0 to 1"),
+    "unseen_pairs": "pairs of features",
+    "steps": "points after the first",
+}
+"""What the measures of a row are in."""
+
+
+def scales(schema: Schema) -> str:
+    """Which features distances count on another scale than their own, as a clause; empty for none."""
+    logs = [feature.title for feature in schema if feature.transform != "identity"]
+    return f"{listed(logs)} on a log scale" if logs else ""
+
+
+def units(schema: Schema) -> dict[str, str]:
+    """What each measure is in, given the features."""
+    scaled = scales(schema)
+    return {name: f"{text}; {scaled}" if scaled and name in ENCODED else text for name, text in UNITS.items()}
+
+
+def meanings(schema: Schema, known: Mapping[str, Meaning] | None = None) -> dict[str, Meaning]:
+    """What measures mean, with the scale of those between encoded rows where it is not the features' own."""
+    scaled, known = scales(schema), MEANINGS if known is None else known
+    if not scaled:
+        return dict(known)
+    more = {name: replace(known[name], text=f"{known[name].text}; {scaled}") for name in ENCODED if name in known}
+    return {**known, **more}
+
 
 ROW_MEANINGS: dict[str, Meaning] = MEANINGS | {
     "copy": Meaning("copy", "whether it is equal to a training row, so somebody's own record", _yes),

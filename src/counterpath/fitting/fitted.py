@@ -18,6 +18,7 @@ from counterpath.models.latent import LatentModel
 from counterpath.models.vae import VAE
 from counterpath.search.combinations import Combinations
 from counterpath.search.feasible import FeasibleSet
+from counterpath.search.measures import spreads
 from counterpath.search.method import AnyModels, Method, Problem, SearchModels, SearchOptions, SearchSetup
 from counterpath.search.methods import search
 from counterpath.search.objective import Target
@@ -136,6 +137,11 @@ class FittedModels:
         order = torch.randperm(len(self.rows), generator=torch.Generator().manual_seed(0))[:_MOST_NEIGHBOURS]
         sample = Neighbours(self.rows[order.to(self.rows.device)], self.encoder.weights.to(self.rows))
         return Plausibility(sample, *limits, all_rows=self.neighbours)
+
+    @cached_property
+    def spreads(self) -> Float[Tensor, "f"]:
+        """How far apart training rows are in each feature, in original units."""
+        return spreads(self.encoder, self.rows)
 
     @cached_property
     def combinations(self) -> Combinations:
