@@ -230,3 +230,21 @@ def test_the_steps_of_a_path_are_printed_below_its_row(
     shown = capsys.readouterr().out
     assert shown == f"{make_plans().to_text(steps=True)}\n"
     assert "1. education-num: 9 → 9.96; hours-per-week: 40 → 42.49382712 (p 0.31)\n" in shown
+
+
+def test_rejected_rows_come_first_and_may_stand_alone(
+    model_folder: Path, fitted: Explainer, loans: pd.DataFrame, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = loans.drop(columns="loan")
+    decided = fitted.predict(rows)
+    granted, refused = rows[decided == "yes"].head(12), rows[decided == "no"].head(1)
+    pd.concat([granted, refused]).to_csv(tmp_path / "rows.csv", index=False)
+    asked = ["explain", str(model_folder), str(tmp_path / "rows.csv"), "--target-class", "yes"]
+    assert main(asked) == 0
+    first = capsys.readouterr().out.splitlines()
+    assert first[0].startswith("Explanation of 13 rows: 1 found, 12 already")
+    assert first[1].startswith("12: found")
+    assert main([*asked, "--rejected-only"]) == 0
+    assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == ["Explanation of 1 row", "12"]
+    assert main([*asked, "--rejected-only", "--out", str(tmp_path / "out.csv")]) == 0
+    assert pd.read_csv(tmp_path / "out.csv")["status"].tolist() == ["found"]

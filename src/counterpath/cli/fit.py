@@ -45,6 +45,7 @@ def fit(
     device: options.Device = "auto",
     model: options.UserModel = None,
     out: Annotated[Path, typer.Option(help="The model directory to write.")] = Path("model"),
+    force: Annotated[bool, typer.Option("--force", help="Replace the model that is there.")] = False,
 ) -> None:
     """Fit the models that explanations need to a table. A fit that was cut off goes on where it was."""
     if target is None and model is None:
@@ -62,6 +63,10 @@ def fit(
     options.check_positive(latent_dim=latent_dim, epochs=epochs, hidden=min(widths))
     resolve_device(device)
     persistence.insist_replaceable(out)
+    if not force and out.is_dir() and any(out.iterdir()):
+        raise InputError(
+            f"--out {out} holds a model already, which would be lost; add --force to replace it, or give another --out"
+        )
     resolve_method(method)
     explainer = Explainer(
         method=method,

@@ -14,6 +14,7 @@ from typing import Any, TextIO
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from counterpath.explanation import wording
 from counterpath.utils.errors import InputError
@@ -21,6 +22,8 @@ from counterpath.utils.files import atomic
 
 _SCALARS = (str, bool, int, float)
 _FLOAT = "float"  # what stands for infinity and NaN, which JSON does not have
+_TIMES = re.compile(r"datetime64\[(s|ms|us|ns)(, .+)?\]|timedelta64\[(s|ms|us|ns)\]|period\[.+\]")
+"""Times are written as whole numbers of their units since 1970, as pandas stores them; the smallest one is NaT."""
 _DTYPES = re.compile(r"str|object|string\[(python|pyarrow)\]|bool(ean)?|([Uu]?[Ii]nt(8|16|32|64)|[Ff]loat(16|32|64))")
 
 
@@ -62,7 +65,8 @@ def _index_to_json(index: pd.Index) -> dict[str, Any]:
         values: dict[str, Any] = {"dtype": "range", "values": [index.start, index.stop, index.step]}
     else:
         values = _values_to_json(index.to_series())
-    return {"name": index.name, **values}
+    freq = index.freqstr if isinstance(index, pd.DatetimeIndex | pd.TimedeltaIndex) else None
+    return {"name": index.name, **values, **({} if freq is None else {"freq": freq})}
 
 
 def _index_from_json(value: Mapping[str, Any]) -> pd.Index:
@@ -73,6 +77,8 @@ def _index_from_json(value: Mapping[str, Any]) -> pd.Index:
         start, stop, step = value["values"]
         return pd.RangeIndex(start, stop, step, name=value["name"])
     index: pd.Index = pd.Index(_values_from_json(value), name=value["name"])
+    if "freq" in value and isinstance(index, pd.DatetimeIndex | pd.TimedeltaIndex):
+        index.freq = value["freq"]
     return index
 
 
@@ -82,6 +88,12 @@ def _values_to_json(column: pd.Series) -> dict[str, Any]:
         categories = _values_to_json(dtype.categories.to_series())
         codes = column.cat.codes.tolist()
         return {"dtype": "category", "values": codes, "categories": categories, "ordered": bool(dtype.ordered)}
+    if isinstance(dtype, pd.IntervalDtype):
+        ends = pd.IntervalIndex(column)
+        sides = {side: _values_to_json(getattr(ends, side).to_series()) for side in ("left", "right")}
+        return {"dtype": "interval", "values": [], "closed": ends.closed, **sides}
+    if _TIMES.fullmatch(str(dtype)):
+        return {"dtype": str(dtype), "values": pd.Index(column).asi8.tolist()}
     # `str` says nothing of how a string dtype is stored.
     name = f"string[{dtype.storage}]" if str(dtype) == "string" else str(dtype)
     _check_dtype(name)
@@ -93,15 +105,30 @@ def _values_from_json(value: Mapping[str, Any]) -> pd.Series:
     if name == "category":
         kind = pd.CategoricalDtype(pd.Index(_values_from_json(value["categories"])), ordered=value["ordered"])
         return pd.Series(pd.Categorical.from_codes(values, dtype=kind))
+    if name == "interval":
+        left, right = (pd.Index(_values_from_json(value[side])) for side in ("left", "right"))
+        return pd.Series(pd.IntervalIndex.from_arrays(left, right, closed=value["closed"]))
+    if _TIMES.fullmatch(name):
+        return pd.Series(_times(name, np.array(values, dtype=np.int64)))
     _check_dtype(name)
     column: pd.Series = pd.Series([_from_json(item) for item in values], dtype=name)
     return column
 
 
+def _times(name: str, numbers: NDArray[np.int64]) -> pd.Index:
+    """The times that whole numbers stand for in a dtype of this name."""
+    dtype: Any = pd.api.types.pandas_dtype(name)
+    if isinstance(dtype, pd.PeriodDtype):
+        return pd.PeriodIndex.from_ordinals(numbers, freq=dtype.freq)
+    if isinstance(dtype, pd.DatetimeTZDtype):
+        return pd.DatetimeIndex(numbers.view(f"M8[{dtype.unit}]")).tz_localize("UTC").tz_convert(dtype.tz)
+    return pd.Index(numbers.view(dtype))
+
+
 def _check_dtype(name: str) -> None:
     if not _DTYPES.fullmatch(name):
         raise InputError(
-            f"values of dtype {name!r} have no form in JSON; expected numbers, booleans, text or categories: "
+            f"values of dtype {name!r} have no form in JSON; expected numbers, booleans, text, times or categories: "
             "convert the column or the index before you explain, for example with .astype(str)"
         )
 

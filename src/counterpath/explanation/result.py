@@ -173,6 +173,10 @@ class Explanation:
         """
         return self._take(self._positions(rows))
 
+    def rejected(self) -> "Explanation":
+        """The explanation without the people who have the decision already."""
+        return self._take(np.flatnonzero(~self._already[self._person]).tolist())
+
     def plan(self, number: int) -> "Explanation":
         """The explanation with only this plan of everybody, from 1, under their own labels.
 
@@ -208,6 +212,13 @@ class Explanation:
     def _count(self) -> int:
         """How many people there are."""
         return int(self._person.max(initial=-1)) + 1
+
+    @property
+    def _already(self) -> NDArray[np.bool_]:
+        """Which people have the decision already: what became of them is in their first row."""
+        already = np.zeros(self._count, dtype=bool)
+        already[self._person[::-1]] = (self.status["status"] == StatusCode.ALREADY).to_numpy()[::-1]
+        return already
 
     def _steps(self, position: int) -> pd.DataFrame:
         return self.paths.iloc[self._path_positions.get(position, [])].drop(columns="row").reset_index(drop=True)
@@ -338,9 +349,15 @@ class Explanation:
         return wording.describe_rows(self._frames(list(positions)), self.schema, self.request, classes)
 
     def _people(self, most: int, steps: bool = False) -> list[Person]:
-        """The first people, at least one, whole: with all their plans, and the steps of each if they are wanted."""
-        order = np.argsort(self._person, kind="stable")
-        positions = order[self._person[order] < max(most, 1)].tolist()
+        """A few people, at least one, whole: with all their plans, and the steps of each if they are wanted.
+
+        Those for whom something would have to change come first, and then those who have the decision already.
+        """
+        shown = np.argsort(self._already, kind="stable")[: max(most, 1)]
+        rank = np.full(self._count, self._count)
+        rank[shown] = np.arange(len(shown))
+        ranks = rank[self._person]
+        positions = np.argsort(ranks, kind="stable")[: int((ranks < self._count).sum())].tolist()
         rows = self._describe(positions)
         if steps:
             rows = [self._with_steps(row, at) for row, at in zip(rows, positions, strict=True)]

@@ -369,7 +369,8 @@ class Row:
         """What the model predicts today, if that is worth a sentence of its own."""
         if self.status in (StatusCode.UNKNOWN_CATEGORY, StatusCode.ALREADY, StatusCode.NO_OTHER_PLAN):
             return ""
-        return f"The model predicts {self.before} ({self._odds(self.before, self.p_before)})."
+        already = " already" if self.status.found and self.before == self.after else ""
+        return f"The model predicts {self.before}{already} ({self._odds(self.before, self.p_before)})."
 
     @property
     def claim(self) -> str:
@@ -386,7 +387,10 @@ class Row:
                 what = f"if {clauses}" if self.changes else "after changes too small to list"
                 crosses = self.status is StatusCode.CROSSES_GAP
                 gap = " But no chain of people leads there: the path crosses a gap in the data." if crosses else ""
-                return f"It would predict {self.after} ({odds}) {what}.{gap}"
+                then = f"predict {self.after}"
+                if self.before == self.after:  # what is asked for is more than the decision
+                    then = "be surer" if self.p_after > self.p_before else "still do so"
+                return f"It would {then} ({odds}) {what}.{gap}"
             case StatusCode.NO_OTHER_PLAN:
                 return f"No further plan that differs from the ones before was found.{blocked}"
             case StatusCode.NOT_FOUND:
@@ -527,7 +531,7 @@ class Person:
 
 
 def group_by_person(rows: Iterable[Row], people: Iterable[int]) -> list[Person]:
-    """Rows by person, given the number of each row's person, in rising order."""
+    """Rows by person, given the number of each row's person, whose rows are together."""
     paired = groupby(zip(people, rows, strict=True), key=lambda pair: pair[0])
     return [Person(tuple(row for _, row in pairs)) for _, pairs in paired]
 

@@ -1,6 +1,7 @@
 """The model under explanation: ours, a torch module, or a black box that gives probabilities."""
 
 import copy
+import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -303,7 +304,10 @@ def predict_proba(model: Any, frame: pd.DataFrame) -> NDArray[np.float64]:
 
 
 def probability_function(model: Any) -> Callable[[pd.DataFrame], Any]:
-    """The function to call with a table: `predict_proba`, or the model itself."""
+    """The function to call with a table: `predict_proba`, the model itself, or what asks a booster."""
+    library = type(model).__module__.split(".")[0]
+    if type(model).__name__ == "Booster" and library in _BOOSTERS:
+        return _BOOSTERS[library](model)
     method = getattr(model, "predict_proba", None)
     if callable(method) and not isinstance(model, type):
         return method  # type: ignore[no-any-return]
@@ -311,8 +315,69 @@ def probability_function(model: Any) -> Callable[[pd.DataFrame], Any]:
         return model  # type: ignore[no-any-return]
     raise InputError(
         f"{model!r} cannot be asked for probabilities; expected a torch module on encoded rows, an object with "
-        "predict_proba(DataFrame), or a function DataFrame -> probabilities"
+        "predict_proba(DataFrame), a booster of XGBoost or LightGBM, or a function DataFrame -> probabilities"
     )
+
+
+def _xgboost(booster: Any) -> Callable[[pd.DataFrame], Any]:
+    """Asks an `xgboost.Booster`, which says by its objective what it returns: probabilities, classes or margins."""
+    import xgboost
+
+    objective = json.loads(booster.save_config())["learner"]["objective"]["name"]
+    if objective not in ("binary:logistic", "binary:logitraw", "reg:logistic", "multi:softprob", "multi:softmax"):
+        raise InputError(
+            f"the XGBoost booster has the objective {objective!r}, which gives no probabilities; expected "
+            "binary:logistic or multi:softprob: wrap it into a function DataFrame -> probabilities"
+        )
+    margin = objective in ("binary:logitraw", "multi:softmax")
+
+    def predict(frame: pd.DataFrame) -> NDArray[np.float64]:
+        rows = _in_its_order(frame, booster.feature_names, booster.num_features(), "XGBoost")
+        named = booster.feature_names is not None
+        matrix = xgboost.DMatrix(rows if named else rows.to_numpy(dtype=float), enable_categorical=True)
+        said = np.asarray(booster.predict(matrix, output_margin=margin), dtype=np.float64)
+        if not margin:
+            return said
+        return 1 / (1 + np.exp(-said)) if said.ndim == 1 else np.asarray(torch.from_numpy(said).softmax(-1))
+
+    return predict
+
+
+def _lightgbm(booster: Any) -> Callable[[pd.DataFrame], Any]:
+    """Asks a `lightgbm.Booster`, which gives probabilities unless its objective is not one of classes."""
+    head = booster.model_to_string(num_iteration=1).split("\ntree_sizes")[0]
+    objective = next((line.split("=")[1] for line in head.splitlines() if line.startswith("objective=")), "none")
+    if objective.split()[0] not in ("binary", "multiclass", "cross_entropy"):
+        raise InputError(
+            f"the LightGBM booster has the objective {objective.split()[0]!r}, which gives no probabilities; expected "
+            "binary or multiclass: wrap it into a function DataFrame -> probabilities"
+        )
+    names = booster.feature_name()
+    plain = names == [f"Column_{number}" for number in range(len(names))]
+
+    def predict(frame: pd.DataFrame) -> Any:
+        # LightGBM writes spaces in names as underscores.
+        own = {str(name).replace(" ", "_"): name for name in frame.columns}
+        rows = _in_its_order(frame, None if plain else [own.get(name, name) for name in names], len(names), "LightGBM")
+        return booster.predict(rows.to_numpy(dtype=float) if plain else rows)
+
+    return predict
+
+
+_BOOSTERS: dict[str, Callable[[Any], Callable[[pd.DataFrame], Any]]] = {"xgboost": _xgboost, "lightgbm": _lightgbm}
+"""What asks the class `Booster` of a library, which has `predict` alone."""
+
+
+def _in_its_order(frame: pd.DataFrame, names: Sequence[str] | None, count: int, library: str) -> pd.DataFrame:
+    """The columns that a booster was trained on, in its order; it takes them by position where it knows no names."""
+    missing = [name for name in names or () if name not in frame.columns]
+    if missing or (names is None and frame.shape[1] != count):
+        lacks = f"lacks {', '.join(map(repr, missing))}" if missing else f"has {frame.shape[1]} columns"
+        raise InputError(
+            f"the {library} booster was trained on {count} features, and the table {lacks}; expected the columns of "
+            "its training table: leave out what it does not know with a schema, or wrap it into a function"
+        )
+    return frame if names is None else frame[list(names)]
 
 
 def qualified_name(model: Any) -> str:
