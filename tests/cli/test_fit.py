@@ -116,7 +116,7 @@ def test_a_killed_fit_goes_on_and_another_one_starts_over(
     training.mkdir()
     for name, content in left.items():
         (training / name).write_bytes(content)
-    assert main(["fit", str(loans_file), *SMALL_FIT, "--seed", "1", "--out", str(out)]) == 0
+    assert main(["fit", str(loans_file), *SMALL_FIT, "--seed", "1", "--force", "--out", str(out)]) == 0
     assert "belong to another fit" in capsys.readouterr().err
     assert not training.exists()
     assert Explainer.load(out).seed == 1

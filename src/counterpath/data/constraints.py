@@ -256,7 +256,7 @@ def _kind(default: Any, *declared: Any) -> Any:
 
 
 def _lock_bounds(
-    encoder: Encoder, feature: Feature, value: None, frame: pd.DataFrame, x: Float[Tensor, "n w"]
+    encoder: Encoder, feature: Feature, value: tuple[()], frame: pd.DataFrame, x: Float[Tensor, "n w"]
 ) -> tuple[Float[Tensor, "n w"], Float[Tensor, "n w"]]:
     return x, x
 
@@ -402,7 +402,7 @@ class Constraints:
             if kind.bounds is None:
                 continue
             for feature in given:
-                columns, value = encoder.columns(feature), given[feature] if isinstance(given, Mapping) else None
+                columns, value = encoder.columns(feature), given[feature] if isinstance(given, Mapping) else ()
                 low, high = kind.bounds(encoder, encoder.schema[feature], value, frame, x[:, columns])
                 lower[:, columns] = lower[:, columns].maximum(low)
                 upper[:, columns] = upper[:, columns].minimum(high)

