@@ -353,12 +353,13 @@ class Explanation:
         classes = len(self.quality["coverage"]["class"]) if "coverage" in self.quality else 0
         return wording.describe_rows(self._frames(list(positions)), self.schema, self.request, classes)
 
-    def _people(self, most: int, steps: bool = False) -> list[Person]:
-        """A few people, at least one, whole: with all their plans, and the steps of each if they are wanted.
+    def _people(self, most: int, steps: bool = False, *, rejected_first: bool = False) -> list[Person]:
+        """The first people, at least one, whole: with all their plans, and the steps of each if they are wanted.
 
-        Those for whom something would have to change come first, and then those who have the decision already.
+        If the rejected come first, then after them those who have the decision already.
         """
-        shown = np.argsort(self._already, kind="stable")[: max(most, 1)]
+        order = np.argsort(self._already, kind="stable") if rejected_first else np.arange(self._count)
+        shown = order[: max(most, 1)]
         rank = np.full(self._count, self._count)
         rank[shown] = np.arange(len(shown))
         ranks = rank[self._person]
@@ -381,7 +382,8 @@ class Explanation:
     def _repr_html_(self) -> str:
         from counterpath.explanation.report.build import render_notebook
 
-        return render_notebook(self._headline, self._people(_ROWS_IN_A_NOTEBOOK // self.plans), self._count)
+        people = self._people(_ROWS_IN_A_NOTEBOOK // self.plans, rejected_first=True)
+        return render_notebook(self._headline, people, self._count)
 
     def plot_changes(self, path: str | Path | None = None) -> "Figure":
         """Draw how often each feature changes in the rows that were found, by how much, and in which direction.
@@ -449,12 +451,12 @@ class Explanation:
             raise InputError(f"the explanation is damaged: {type(error).__name__} {error}; write it again") from error
 
     def to_text(self, steps: bool = False) -> str:
-        """The first rows, or people with all plans, a line each, as `print` shows them.
+        """The first rows, or people with all plans, a line each, as `print` shows them; the rejected come first.
 
         Args:
             steps: Whether to write the steps of each path below it, where it has more than one: see `milestones`.
         """
-        shown = self._people(_ROWS_IN_A_TERMINAL // self.plans, steps)
+        shown = self._people(_ROWS_IN_A_TERMINAL // self.plans, steps, rejected_first=True)
         lines = [line for person in shown for line in person.lines]
         more = self._count - len(shown)
         return "\n".join([self._headline, *lines, *([f"… and {more} more"] if more else [])])
