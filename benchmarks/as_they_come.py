@@ -4,9 +4,9 @@
 
 Raw tables: HELOC with its codes, Give Me Some Credit with its gaps, German Credit, ProPublica's COMPAS with dates, and
 Adult with its "?" as gaps. `Schema.infer` reads each; nothing is cleaned. Models that take gaps and categories
-themselves are asked about the rows as they are returned: found is the share of rejected people with an answer, valid the
-share of these whom the real model accepts. Counted are values between codes or fractions of whole numbers in any row of
-any path, gaps that appear, and gaps that are filled.
+themselves are asked about the rows as they are returned: found is the share of rejected people with an answer, valid
+the share of these whom the real model accepts. Counted are values between codes or fractions of whole numbers in any
+row of any path, gaps that appear, and gaps that are filled.
 """
 
 import argparse

@@ -24,6 +24,7 @@ def test_names_may_hold_the_signs_that_separate_them() -> None:
         up=["at,a,b"],
         down=[],
         ranges=["c=d=1:2", "c=<=50K|x|y", "at=10:30:11:00", "a,b=-3:", " blank=:2.5"],
+        stay_within=["c=d=0:9"],
         feature_costs=["c=d=2", "c=3"],
     ).constraints(schema)
     assert parsed == {
@@ -37,6 +38,7 @@ def test_names_may_hold_the_signs_that_separate_them() -> None:
             "a,b": [-3, None],
             " blank": [None, 2.5],
         },
+        "stay_within": {"c=d": [0, 9]},
         "max_changes": None,
         "feature_costs": {"c=d": 2, "c": 3},
     }

@@ -2,6 +2,7 @@ import gzip
 import io
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -172,3 +173,21 @@ def _key(value: Any) -> Any:
 def test_a_missing_category_is_an_error_that_names_the_row(missing: Any) -> None:
     with pytest.raises(InputError, match=r"column 'x', row 1: .* is a missing value"):
         to_numbers(pd.Series(["a", missing], dtype=object, name="x"), TEXTS)
+
+
+def test_of_a_large_parquet_file_some_rows_are_drawn_without_reading_the_rest_at_once(tmp_path: Path) -> None:
+    rows = 200_000
+    table = pd.DataFrame({"a": np.arange(rows), "b": pd.Categorical(np.array(["x", "y"])[np.arange(rows) % 2])})
+    file = tmp_path / "large.parquet"
+    table.to_parquet(file)
+    drawn = read_table(file, most=1000, seed=3)
+    assert len(drawn) == drawn["a"].nunique() == 1000
+    assert drawn["a"].is_monotonic_increasing
+    assert 90_000 < drawn["a"].mean() < 110_000
+    assert drawn["b"].dtype == table["b"].dtype
+    assert drawn["a"].equals(read_table(file, most=1000, seed=3)["a"])
+    assert not drawn["a"].equals(read_table(file, most=1000, seed=4)["a"])
+    pd.testing.assert_frame_equal(read_table(file, most=rows), table)
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1 and nothing else")
+    with pytest.raises(InputError, match=r"bad\.parquet cannot be read as a table"):
+        read_table(tmp_path / "bad.parquet", most=10)

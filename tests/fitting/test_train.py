@@ -8,18 +8,45 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from counterpath.data import Schema
+from counterpath.data.encoding import Encoder
+from counterpath.fitting import train
 from counterpath.fitting.train import check_class_labels, class_weights, hold_out, schedule
-from counterpath.utils.errors import InputError
+from counterpath.utils.errors import CounterpathWarning, InputError
+from counterpath.utils.progress import listen
 from tests.tables import LABEL, mixed, small
 
 
-@given(st.integers(10, 10**6), st.integers(1, 5000))
-def test_a_schedule_makes_about_so_many_steps_within_its_bounds(rows: int, steps: int) -> None:
-    batch, epochs = schedule(rows, steps)
+@given(st.integers(10, 10**7), st.integers(10**5, 10**7))
+def test_a_schedule_is_bounded_by_the_rows_that_are_seen_whatever_the_table(rows: int, budget: int) -> None:
+    batch, epochs = schedule(rows, budget)
     assert 16 <= batch <= 512
-    assert 20 <= epochs <= 400
-    if 20 < epochs < 400:
-        assert abs(epochs * rows / batch - steps) <= rows / batch
+    assert 1 <= epochs <= max(60, rows / 16 + 1)
+    assert epochs * min(rows, 100_000) <= max(budget, 100_000)
+
+
+def test_small_tables_are_seen_often_and_large_ones_not_at_all_times() -> None:
+    assert [schedule(rows, 2_000_000) for rows in (160, 700, 1900, 10_000, 500_000, 5_000_000)] == [
+        (16, 60),
+        (43, 60),
+        (118, 119),
+        (512, 200),
+        (512, 20),
+        (512, 20),
+    ]
+
+
+def test_a_fit_says_what_it_does_and_how_long_all_of_it_takes() -> None:
+    seen: dict[str, str] = {}
+    with (
+        listen(lambda name, done, total, note: seen.update({name: note})),
+        pytest.warns(CounterpathWarning, match="keeps less than half"),
+    ):
+        small(epochs=2).fit(mixed(60), LABEL)
+    parts = ["training vae mean", "training vae uncertainty", "choosing the classifier", "training classifier"]
+    shown = [name for name in seen if name in (*parts, "fitting the method")]
+    assert shown == [*parts, "fitting the method"]
+    assert all("in all" in seen[name] for name in (*parts[:3], "fitting the method"))
+    assert seen["fitting the method"] == "in all 0 s to go"
 
 
 @given(st.integers(0, 60_000), st.integers(0, 5))
@@ -71,3 +98,21 @@ def test_classes_of_a_few_rows_are_not_held_out() -> None:
     labels = np.array([0] * 300 + [1] * 5)
     assert not hold_out(305, 0, labels)[300:].any()
     assert hold_out(305, 0, labels)[:300].any()
+
+
+def test_of_too_many_rows_some_are_drawn_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(train, "MOST_ROWS", 150)
+    with pytest.warns(CounterpathWarning, match="the table has 600 rows; the models are fitted to 150 of them"):
+        prepared = train.prepare_training(mixed(), LABEL, None, None, missing="error", seed=1)
+    assert prepared.labels is not None
+    assert list(prepared.labels.index) == list(prepared.features.index)
+    assert len(prepared.features) == 150
+    assert prepared.features.index.is_unique
+
+
+def test_rows_are_encoded_in_parts_as_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(train, "_SOME_ROWS", 70)
+    table = mixed().drop(columns=LABEL)
+    encoder = Encoder.fit(table, Schema.infer(table))
+    torch.testing.assert_close(train.encode_rows(encoder, table), encoder.encode(table), rtol=0, atol=0)
+    assert len(train.some(torch.zeros(600, 2))) <= 70

@@ -2,7 +2,9 @@ import pytest
 import torch
 
 from counterpath.data.surface import Surface
-from counterpath.models.classifier import balanced_accuracy, fit_classifier
+from counterpath.geometry.metric import jacobian, jacobian_autodiff, pull
+from counterpath.models.classifier import Classifier, balanced_accuracy, fit_classifier
+from counterpath.models.layers import fold
 from counterpath.search.method import SearchModels
 from counterpath.utils.errors import InputError
 from tests.conftest import random_classifier
@@ -34,3 +36,20 @@ def test_labels_must_be_two_classes(surface: Surface) -> None:
         fit_classifier(surface.x, torch.ones(600))
     with pytest.raises(InputError, match="labels must be 0 or 1"):
         fit_classifier(surface.x, 2 * surface.y)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_linear_part_beside_the_network_has_closed_form_derivatives(classes: int) -> None:
+    torch.manual_seed(0)
+    classifier = fold(Classifier(6, 8, classes, linear=True).double().eval())
+    x = torch.randn(5, 6, dtype=torch.float64)
+    h, h_jac = jacobian(classifier.representation, x)
+    assert h.shape == (5, 8 + (1 if classes == 2 else 3))
+    for mine, theirs in zip((h, h_jac), jacobian_autodiff(classifier.representation, x), strict=True):
+        torch.testing.assert_close(mine, theirs)
+    logits, vjp = pull(classifier, x)
+    torch.testing.assert_close(logits, classifier(x))
+    cotangent = torch.randn_like(logits)
+    free = x.clone().requires_grad_()
+    (expected,) = torch.autograd.grad(classifier(free), free, cotangent)
+    torch.testing.assert_close(vjp(cotangent), expected)

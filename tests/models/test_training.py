@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from counterpath.models.layers import mlp
-from counterpath.models.training import Run, seeded, train
+from counterpath.models.training import EarlyStopping, Run, seeded, train
 from counterpath.utils.errors import InputError, TrainingError
 
 ADAM = partial(torch.optim.Adam, lr=1e-2)
@@ -198,3 +198,48 @@ def test_progress_is_shown_on_request(capsys: pytest.CaptureFixture[str]) -> Non
     loss = lambda batch, _: (network(batch[0]) - batch[1]).square().mean()  # noqa: E731
     train("toy", network, loss, _data(), epochs=2, batch_size=32, optimizer=ADAM, run=Run(progress=True))
     assert "training toy" in capsys.readouterr().err
+
+
+def test_early_stopping_ends_with_the_best_weights_and_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
+    """The losses are made up, so that the third epoch is the best, and patience ends two later."""
+
+    def run(folder: Path | None, epochs: int) -> tuple[dict[str, Tensor], EarlyStopping, list[dict[str, Tensor]]]:
+        with seeded(0):
+            network = mlp([4, 8, 1])
+        seen: list[dict[str, Tensor]] = []
+        made_up = iter([5.0, 4.0, 3.0, 1.0, 2.0, 2.0, 0.0])
+
+        def held_out() -> float:
+            assert not network.training
+            seen.append({key: value.clone() for key, value in network.state_dict().items()})
+            return next(made_up)
+
+        stopping = EarlyStopping(held_out, patience=2)
+        settings = Run(checkpoint=folder, seconds_between=0.0, progress=False)
+        loss = lambda batch, _: (network(batch[0]) - batch[1]).square().mean()  # noqa: E731
+        train(
+            "toy", network, loss, _data(), epochs=epochs, batch_size=50, optimizer=ADAM, run=settings, stopping=stopping
+        )
+        return network.state_dict(), stopping, seen
+
+    weights, stopping, seen = run(None, 20)
+    assert (stopping.losses, stopping.best) == ([5.0, 4.0, 3.0, 1.0, 2.0, 2.0], 3)
+    assert all(torch.equal(weights[key], seen[3][key]) for key in weights)
+    for _ in range(2):
+        again, resumed, _ = run(tmp_path, 20)
+        assert resumed.losses == stopping.losses
+        assert all(torch.equal(weights[key], again[key]) for key in weights)
+
+
+def test_an_epoch_of_a_large_table_is_a_part_of_it() -> None:
+    sizes: list[int] = []
+    network = nn.Linear(4, 1)
+
+    def loss(batch: tuple[Tensor, ...], _: torch.Generator) -> Tensor:
+        sizes.append(len(batch[0]))
+        return (network(batch[0]) - batch[1]).square().mean()
+
+    train(
+        "toy", network, loss, _data(), epochs=2, batch_size=10, optimizer=ADAM, run=Run(progress=False), epoch_rows=40
+    )
+    assert sizes == [10] * 8

@@ -31,6 +31,7 @@ Columns = Annotated[str, typer.Option(help="Columns to leave out, separated by c
 UserModel = Annotated[str | None, typer.Option(help="Your model as module:attribute, found from the current folder.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 CONFIDENCE = "What the probability of the target class must reach."
+OWN_DECISION = "as the model decides"
 TargetClass = Annotated[
     str | None,
     typer.Option(help="The class to reach, or other: any class but the present one.", show_default="other"),
@@ -101,6 +102,17 @@ def numbers(option: str, text: str) -> list[int]:
         ) from None
 
 
+def threshold(text: str | None) -> "Number | dict[str, Number] | None":
+    """From which probability on a class is decided: a number, or CLASS=NUMBER, separated by commas."""
+    if text is None:
+        return None
+    given = f"--threshold {text!r}"
+    if "=" not in text:
+        return _number(text, given)
+    pairs = [part.rpartition("=") for part in text.split(",")]
+    return {label.strip(): _number(number, given) for label, _, number in pairs}
+
+
 def check_positive(**values: "Number | None") -> None:
     """Raise an error unless the values of options are positive, or not given; typer's would not say what was given."""
     for name, value in values.items():
@@ -134,11 +146,11 @@ def overrides(texts: list[str] | None) -> dict[str, dict[str, Any]]:
     return found
 
 
-def table(path: str, drop: str) -> "pd.DataFrame":
-    """A table from a file or from standard input, without some columns."""
+def table(path: str, drop: str, *, most: int | None = None, seed: int = 0) -> "pd.DataFrame":
+    """A table from a file or from standard input, without some columns; of a large Parquet file `most` rows."""
     from counterpath.data.tables import read_table
 
-    frame = read_table(path)
+    frame = read_table(path, most=most, seed=seed)
     dropped = names(drop)
     for name in dropped:
         choose("column", name, dict.fromkeys(map(str, frame.columns)))
@@ -166,7 +178,7 @@ class RequestOptions:
     """The options that make up a request; when they are given, all is checked that needs no model."""
 
     target_class: TargetClass = None
-    confidence: Annotated[float | None, typer.Option(help=CONFIDENCE, show_default="0.5")] = None
+    confidence: Annotated[float | None, typer.Option(help=CONFIDENCE, show_default=OWN_DECISION)] = None
     method: Annotated[str | None, typer.Option(help="How to search; by default the method of fit.")] = None
     time_limit: Annotated[float | None, typer.Option(help="How many seconds to search at most.")] = None
     lock: Annotated[list[str] | None, typer.Option(metavar="A,B", help="Features that must not change.")] = None
@@ -180,7 +192,15 @@ class RequestOptions:
         typer.Option(
             "--range",
             metavar="FEATURE=RANGE",
-            help="Where a feature must stay: hours=20:60, hours=20:, size=small:large, job=Sales|Tech. "
+            help="Where a feature must end: hours=20:60, hours=20:, size=small:large, job=Sales|Tech. May be repeated.",
+        ),
+    ] = None
+    stay_within: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--stay-within",
+            metavar="FEATURE=RANGE",
+            help="Where a feature must stay from the start to the end; who is outside is not explained. "
             "May be repeated.",
         ),
     ] = None
@@ -343,6 +363,7 @@ def _feature_cost(feature: "Feature", value: str, given: str) -> "Number":
 
 _BY_FEATURE: "dict[str, tuple[str, str, Callable[[Feature, str, str], Any]]]" = {
     "ranges": ("--range", _RANGE, _range),
+    "stay_within": ("--stay-within", _RANGE, _range),
     "feature_costs": ("--feature-cost", _FEATURE_COST, _feature_cost),
 }
 """The options FEATURE=VALUE by constraint: what each is called, its form in words, and what parses it."""

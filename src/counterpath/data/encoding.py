@@ -249,7 +249,7 @@ class NumberAxis:
         Args:
             points: Any.
             own: Those that the person has.
-            lower: The least that are feasible; a person's own one always is.
+            lower: The least that are feasible; a person's own one is returned only where it is, or nothing else is.
             upper: The most.
         """
         start, least = self.numbers(own[:, None]), self.grid.min_change * (1 - _CLOSE)
@@ -257,7 +257,8 @@ class NumberAxis:
         near = [self.grid.below(exact, start), self.grid.above(exact, start)]
         if least:
             near += [self.grid.below(start - least, start), self.grid.above(start + least, start)]
-        found, best = own, (own - points).abs()
+        found = own
+        best = torch.where((own >= lower) & (own <= upper), (own - points).abs(), torch.inf)
         for numbers in near:
             stored = self._stored(numbers)
             there = on_grid(self.points(stored)[:, 0], points.dtype)

@@ -49,12 +49,19 @@ def to_pandas(table: Any) -> pd.DataFrame:
     return converted
 
 
-def read_table(path: str | Path) -> pd.DataFrame:
+def draw_rows(count: int, most: int, seed: int) -> np.ndarray:
+    """The indices of `most` of `count` rows, drawn at random without replacement, in their order."""
+    return np.sort(np.random.default_rng(seed).choice(count, most, replace=False, shuffle=False))
+
+
+def read_table(path: str | Path, *, most: int | None = None, seed: int = 0) -> pd.DataFrame:
     """Read a table; the end of the name says what it is, and "-" is CSV from standard input.
 
     Args:
         path: A file whose name ends in a key of `READERS`: comma- or tab-separated values with a header, compressed by
             gzip or not; Parquet; JSON, a list of rows or an object of columns; or JSON lines, one row each.
+        most: Of a Parquet file with more rows read so many only, drawn at random; the others are never held in memory.
+        seed: Of the draw.
 
     Raises:
         InputError: The file is not there, is empty, cannot be read as what its name says, or has another name.
@@ -65,6 +72,12 @@ def read_table(path: str | Path) -> pd.DataFrame:
     suffix = "".join(file.suffixes[-2:]) if file.suffix.lower() == ".gz" else file.suffix
     choose(f"kind of table (the end of {file.name!r})", suffix.lower(), READERS)
     try:
+        if (
+            most is not None
+            and suffix.lower() == ".parquet"
+            and (drawn := _drawn_parquet(file, most, seed)) is not None
+        ):
+            return drawn
         content = file.read_bytes()
     except OSError as error:
         raise InputError(f"the table {file} cannot be read: {error.strerror}") from error
@@ -91,6 +104,28 @@ def parse_table(content: bytes, suffix: str, name: str) -> pd.DataFrame:
         raise InputError(f"{name} is empty; expected a header and rows") from error
     except (ValueError, EOFError, zlib.error, gzip.BadGzipFile, pa.ArrowException) as error:
         raise InputError(f"{name} cannot be read as a table, it is damaged or of another kind: {error}") from error
+
+
+def _drawn_parquet(file: Path, most: int, seed: int) -> pd.DataFrame | None:
+    """So many rows of a file, drawn at random and read piece by piece; None if it has no more, or is damaged."""
+    import pyarrow.parquet as pq
+
+    try:
+        source = pq.ParquetFile(file, pre_buffer=False)
+        count = source.metadata.num_rows
+        if count <= most:
+            return None
+        drawn, first, kept = draw_rows(count, most, seed), 0, []
+        for batch in source.iter_batches(batch_size=_PIECE):
+            inside = drawn[np.searchsorted(drawn, first) : np.searchsorted(drawn, first + len(batch))] - first
+            kept.append(batch.take(pa.array(inside)))
+            first += len(batch)
+        return pa.Table.from_batches(kept).to_pandas(split_blocks=True, self_destruct=True)
+    except pa.ArrowException:
+        return None  # whole, the file gives the error that names it
+
+
+_PIECE = 65_536  # rows that are read at once: some megabytes, whatever the file
 
 
 def _csv(content: bytes, separator: str = ",") -> pd.DataFrame:

@@ -60,7 +60,7 @@ class TargetFields:
         classes |= {} if OTHER in classes else {OTHER: "any other class"}
         target = default_target(explainer)
         self.target = ui.select(classes, label="Wanted decision", value=target, on_change=on_target)
-        self.confidence = ui.number("Confidence", value=0.5, step=0.05)
+        self.confidence = ui.number("Confidence", step=0.05)
         methods = available_methods(explainer)
         self.method = ui.select(methods, label="Method", value=methods[0], on_change=on_method)
 
@@ -180,6 +180,10 @@ class FeatureCard:
         if not has_ends:
             allowed = ui.select(self._categories, label="Allowed values", multiple=True, on_change=self._constrained)
             self._controls["allowed"] = elements.describe(allowed.classes("cp-full"), hint="none chosen: all are")
+        stays = ui.switch("From the start on, not only in the end", on_change=self._constrained).props("dense")
+        self._controls["stays"] = elements.describe(
+            stays, aria_label=f"{self._feature.title} must be so from the start"
+        )
 
     def _value_field(self) -> ui.number | ui.select | ui.input:
         axis = self._axis

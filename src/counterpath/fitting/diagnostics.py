@@ -1,9 +1,10 @@
-"""Is the generative model good enough here? Measured on held-out rows, with a verdict in words and what to try."""
+"""Are the models good enough here? Measured on held-out rows, with a verdict in words and what to try."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
@@ -11,6 +12,7 @@ from torch import Tensor
 from counterpath.data.schema import KINDS
 from counterpath.data.tables import to_numbers
 from counterpath.fitting.fitted import FittedModels
+from counterpath.fitting.train import some
 from counterpath.models.calibration import Calibration, calibrate
 from counterpath.models.latent import context_for
 from counterpath.models.surrogate import Agreement
@@ -18,6 +20,9 @@ from counterpath.utils.devices import map_blocks
 from counterpath.utils.errors import GeometryError
 
 GOOD, FAIR, BAD = "good", "fair", "bad"
+_FEW = 50  # rows: with fewer, a share of one half is known to no better than 14 %
+_LEVEL = 0.975  # the upper end of a 95 % interval
+_GRID = 2001  # candidates for an AUC: the ends of its interval are found to 0.0005
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,92 @@ class Finding:
     level: str
     text: str
     advice: str
+
+
+@dataclass(frozen=True)
+class Quality:
+    """How well a model predicts the labels of rows, with 95 % intervals, beside guessing.
+
+    Attributes:
+        rows: How many rows.
+        unseen: Whether nobody had seen them: they were held out from our own classifier. A user's model may have been
+            trained on them, which we cannot know.
+        accuracy: The share that is predicted right.
+        majority: The same for always guessing the most frequent class of the training rows.
+        auc: The probability that a row of a class has a higher probability of it than another row; over the classes
+            the mean.
+        auc_interval: From, to (Newcombe, "Confidence intervals for an effect size measure based on the Mann–Whitney
+            statistic", Statistics in Medicine 2006, method 5); over the classes the mean, which is cautious.
+        log_loss: −log of the probability of the label, on average.
+        guessing: The same for always giving the shares of the classes among the training rows.
+        gain_interval: By how much the log loss is below guessing, from, to (Student's t, row by row).
+    """
+
+    rows: int
+    unseen: bool
+    accuracy: float
+    majority: float
+    auc: float
+    auc_interval: tuple[float, float]
+    log_loss: float
+    guessing: float
+    gain_interval: tuple[float, float]
+
+    @classmethod
+    def of(cls, probabilities: Tensor, labels: Tensor, shares: Tensor, *, unseen: bool) -> "Quality":
+        """Measure probabilities of rows against their labels, where the classes had such shares in training."""
+        from scipy.stats import t
+
+        proba, y = probabilities.double().cpu().numpy(), labels.cpu().numpy()
+        rows, guess = np.arange(len(y)), shares.double().cpu().numpy().clip(_SMALLEST)
+        loss, guessing = -np.log(proba[rows, y].clip(_SMALLEST)), -np.log(guess[y])
+        gain = guessing - loss
+        spread = t.ppf(_LEVEL, len(y) - 1) * gain.std(ddof=1) / np.sqrt(len(y))
+        present = [1] if proba.shape[1] == 2 else [index for index in range(proba.shape[1]) if (y == index).any()]
+        aucs = np.array([_auc(proba[:, index], y == index) for index in present])
+        auc, low, high = aucs.mean(0).tolist()
+        return cls(
+            len(y),
+            unseen,
+            float((proba.argmax(1) == y).mean()),
+            float((y == guess.argmax()).mean()),
+            auc,
+            (low, high),
+            float(loss.mean()),
+            float(guessing.mean()),
+            (float(gain.mean() - spread), float(gain.mean() + spread)),
+        )
+
+    @property
+    def beats_guessing(self) -> bool:
+        """Whether the rows show it, beyond chance."""
+        return self.auc_interval[0] > 0.5 and self.gain_interval[0] > 0
+
+    def __str__(self) -> str:
+        low, high = self.auc_interval
+        return (
+            f"{100 * self.accuracy:.1f} % of the labels of {self.rows} rows (always guessing the most frequent class: "
+            f"{100 * self.majority:.1f} %), AUC {self.auc:.2f} (95 % interval {low:.2f} to {high:.2f}), log loss "
+            f"{self.log_loss:.3f} (guessing: {self.guessing:.3f})"
+        )
+
+
+_SMALLEST = 1e-12  # of a probability before its logarithm: a model that is wrong and sure of it loses 28, not all
+
+
+def _auc(score: np.ndarray, positive: np.ndarray) -> tuple[float, float, float]:
+    """The area under the ROC curve with its interval; from 0 to 1 where one of both classes is not there."""
+    from scipy.stats import norm, rankdata
+
+    m, n = int(positive.sum()), int((~positive).sum())
+    if m == 0 or n == 0:
+        return 0.5, 0.0, 1.0
+    area = (rankdata(score)[positive].sum() - m * (m + 1) / 2) / (m * n)
+    a = np.linspace(0, 1, _GRID)
+    mean = (m + n) / 2 - 1
+    variance = a * (1 - a) * (1 + mean * (1 - a) / (2 - a) + mean * a / (1 + a)) / (m * n)
+    within = a[np.abs(a - area) <= norm.ppf(_LEVEL) * np.sqrt(variance) + 1 / _GRID]
+    return float(area), float(within.min()), float(within.max())
 
 
 @dataclass(frozen=True)
@@ -42,7 +133,9 @@ class Diagnostics:
         coverage: The share of training rows that the model puts into each class.
         rows: How many held-out rows were measured.
         held_out: Whether they were held out; small tables are measured on their training rows.
-        accuracy: Balanced accuracy of the model under explanation on them; None where no labels were given.
+        accuracy: Balanced accuracy of the model under explanation on them; None where no labels were given, or where it
+            is our own and none were held out.
+        quality: How well it predicts them, under the same conditions.
     """
 
     reconstruction: pd.DataFrame
@@ -52,11 +145,19 @@ class Diagnostics:
     rows: int
     held_out: bool
     accuracy: float | None = None
+    quality: Quality | None = None
 
     @property
     def findings(self) -> tuple[Finding, ...]:
         """What is not as it should be, worst first."""
-        parts = (self._accuracy, self._reconstruction, self._calibration, self._agreement, self._coverage)
+        parts = (
+            self._held_out,
+            self._accuracy,
+            self._reconstruction,
+            self._calibration,
+            self._agreement,
+            self._coverage,
+        )
         found = [finding for part in parts for finding in part()]
         return tuple(sorted(found, key=lambda finding: finding.level != BAD))
 
@@ -93,7 +194,10 @@ class Diagnostics:
                 f"{100 * a.drawn:.1f} % of drawn rows and {100 * a.visited:.1f} % of the rows that searches visit."
             )
         if self.accuracy is not None:
-            yield f"Model: balanced accuracy {self.accuracy:.3f} on the labels of these rows."
+            known = self.quality is not None and not self.quality.unseen
+            seen = " The model may have been trained on these rows." if known else ""
+            told = "" if self.quality is None else f" It predicts {self.quality}."
+            yield f"Model: balanced accuracy {self.accuracy:.3f} on the labels of these rows.{told}{seen}"
         classes = ", ".join(f"{row['class']}: {100 * row['share']:.1f} %" for _, row in self.coverage.iterrows())
         yield f"Decisions of the model on the training rows: {classes}."
         yield "Reconstruction:"
@@ -109,6 +213,7 @@ class Diagnostics:
             "rows": self.rows,
             "held_out": self.held_out,
             "accuracy": self.accuracy,
+            "quality": self.quality and asdict(self.quality),
         }
 
     def summary(self) -> dict[str, Any]:
@@ -127,13 +232,27 @@ class Diagnostics:
             value["rows"],
             value["held_out"],
             value["accuracy"],
+            _quality(value.get("quality")),
         )
 
+    def _held_out(self) -> Iterator[Finding]:
+        advice = "more rows: what is measured here says little about others."
+        if not self.held_out:
+            text = "The table is too small to keep rows aside: there are none that no model saw to judge the models by."
+            yield Finding(FAIR, text, advice)
+        elif self.rows < _FEW:
+            yield Finding(FAIR, f"Only {self.rows} rows were kept aside to judge the models by.", advice)
+
     def _accuracy(self) -> Iterator[Finding]:
-        chance = 1 / len(self.coverage)
-        if self.accuracy is not None and self.accuracy < chance + 0.2 * (1 - chance):
+        chance, quality = 1 / len(self.coverage), self.quality
+        advice = "class_weight='balanced', more rows, or a model of your own: model=…."
+        if quality is not None and not quality.beats_guessing:
+            worse = quality.rows >= _FEW or quality.gain_interval[1] <= 0 or quality.auc_interval[1] <= 0.5
+            text = f"Nothing shows that the model under explanation predicts better than guessing: {quality}."
+            yield Finding(BAD if worse else FAIR, text, advice)
+        elif self.accuracy is not None and self.accuracy < chance + 0.2 * (1 - chance):
             text = f"The model under explanation hardly knows the labels (balanced accuracy {self.accuracy:.2f})."
-            yield Finding(FAIR, text, "class_weight='balanced', more rows, or a model of your own: model=….")
+            yield Finding(FAIR, text, advice)
 
     def _reconstruction(self) -> Iterator[Finding]:
         room = (1 - self.reconstruction["guessing"]).clip(lower=1e-9)
@@ -194,7 +313,7 @@ def diagnose(models: FittedModels, *, labels: Tensor | None = None, seed: int = 
     """
     held_out = bool(models.held_out.any())
     test = models.rows[models.held_out] if held_out else models.rows
-    train = models.rows[~models.held_out]
+    train = some(models.rows[~models.held_out])
     space = models.latent
     with torch.no_grad():
         decoded = map_blocks(space.decode, map_blocks(space.encode, test), context_for(space, test))
@@ -217,15 +336,35 @@ def diagnose(models: FittedModels, *, labels: Tensor | None = None, seed: int = 
         coverage,
         len(test),
         held_out,
-        None if labels is None else _balanced_accuracy(models, labels),
+        *_predicted(models, labels),
     )
 
 
-def _balanced_accuracy(models: FittedModels, labels: Tensor) -> float:
-    """The mean over the classes of the share of held-out rows that is predicted right."""
-    measured = models.held_out if bool(models.held_out.any()) else ~models.held_out
-    right = (models.probabilities.argmax(-1) == labels)[measured].double()
-    labels = labels[measured]
+def _predicted(models: FittedModels, labels: Tensor | None) -> tuple[float | None, Quality | None]:
+    """Balanced accuracy and quality on rows that were held out; on all rows for a user's model if none were.
+
+    Nothing where there are no labels, or where our own classifier was trained on all of them.
+    """
+    own, held_out = models.explained.kind == "own", bool(models.held_out.any())
+    if labels is None or (own and not held_out):
+        return None, None
+    measured = models.held_out if held_out else ~models.held_out
+    counts = torch.bincount(labels[~models.held_out], minlength=len(models.explained.classes))
+    probabilities, truth = models.probabilities[measured], labels[measured]
+    quality = Quality.of(probabilities, truth, counts / counts.sum(), unseen=own)
+    return _balanced_accuracy(probabilities, truth), quality
+
+
+def _quality(value: Mapping[str, Any] | None) -> Quality | None:
+    if value is None:
+        return None
+    intervals = {name: tuple(value[name]) for name in ("auc_interval", "gain_interval")}
+    return Quality(**{**value, **intervals})
+
+
+def _balanced_accuracy(probabilities: Tensor, labels: Tensor) -> float:
+    """The mean over the classes of the share of rows that is predicted right."""
+    right = (probabilities.argmax(-1) == labels).double()
     return float(torch.stack([right[labels == place].mean() for place in labels.unique()]).mean())
 
 

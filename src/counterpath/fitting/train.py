@@ -4,8 +4,10 @@ The table is made ready first: labels apart, columns checked, gaps kept or fille
 """
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,9 +20,9 @@ from counterpath.data.constraints import parse_forbidden
 from counterpath.data.encoding import Encoder
 from counterpath.data.impute import Imputer
 from counterpath.data.schema import Schema
-from counterpath.data.tables import check_columns, to_pandas, without_ignored
+from counterpath.data.tables import check_columns, draw_rows, to_pandas, without_ignored
 from counterpath.fitting.fitted import FittedModels
-from counterpath.models.classifier import Classifier, PredictProba, blockwise_proba, fit_classifier
+from counterpath.models.classifier import Classifier, PredictProba, blockwise_proba
 from counterpath.models.explained import (
     ExplainedModel,
     Labelled,
@@ -36,7 +38,8 @@ from counterpath.models.explained import (
 )
 from counterpath.models.flow import FlowModel, fit_flow
 from counterpath.models.generator import Autoencoder, Generator, draw
-from counterpath.models.layers import fold, update_batch_norm
+from counterpath.models.layers import fold
+from counterpath.models.own import fit_own
 from counterpath.models.surrogate import Agreement, SurrogateData, agreement, disagreements, fit_surrogate
 from counterpath.models.training import Run
 from counterpath.models.vae import OUTPUTS, VAE, VAETraining, fit_uncertainty, fit_vae
@@ -45,7 +48,8 @@ from counterpath.search.method import Method, Problem, SearchModels, SearchOptio
 from counterpath.search.methods import METHODS, search
 from counterpath.search.objective import Target
 from counterpath.search.roadmap import Landmarks
-from counterpath.utils.errors import InputError, choose
+from counterpath.utils.errors import CounterpathWarning, InputError, choose
+from counterpath.utils.progress import stages, track
 
 FEWEST_ROWS = 10  # fewer rows than that tell no model anything
 MISSING = ("auto", "keep", "impute", "error")
@@ -76,7 +80,14 @@ class TrainingTable:
 
 
 def prepare_training(
-    table: Any, target: TargetColumn, schema: Schema | None, encoder: Encoder | None, *, missing: str, model: Any = None
+    table: Any,
+    target: TargetColumn,
+    schema: Schema | None,
+    encoder: Encoder | None,
+    *,
+    missing: str,
+    model: Any = None,
+    seed: int = 0,
 ) -> TrainingTable:
     """A table to fit to: what is not given of schema and encoder follows from it.
 
@@ -87,9 +98,18 @@ def prepare_training(
         encoder: A fitted encoder, whose schema it is then.
         missing: One of `MISSING`.
         model: The model to explain, which may refuse gaps; None for ours, which does not.
+        seed: Of the rows that are drawn of a table with more than a million.
     """
     choose("way to treat missing values", missing, dict.fromkeys(MISSING))
     features, labels, name = _without_labels(to_pandas(table), target)
+    if len(features) > MOST_ROWS:
+        warnings.warn(
+            f"the table has {len(features):,} rows; the models are fitted to {MOST_ROWS:,} of them, drawn at random",
+            CounterpathWarning,
+            stacklevel=3,
+        )
+        drawn = draw_rows(len(features), MOST_ROWS, seed)
+        features, labels = features.iloc[drawn], None if labels is None else labels.iloc[drawn]
     if len(features) < FEWEST_ROWS:
         raise InputError(f"a fit needs at least {FEWEST_ROWS} rows; given {len(features)}")
     if encoder is not None:
@@ -128,11 +148,16 @@ def _with_gaps(schema: Schema, features: pd.DataFrame, model: Any, missing: str)
             raise InputError(
                 f"column {names[0]!r}, row {features.index[first[0]]}: the value is missing, and "
                 f"{qualified_name(model)} does not take rows with gaps, so missing={missing!r} cannot keep them "
-                f"({str(error).splitlines()[0]}); fill them in with missing='impute', or give a pipeline that does"
+                f"({_first_line(error)}); fill them in with missing='impute', or give a pipeline that does"
             ) from error
     for name in names:
         schema = schema.replace(name, missing=True)
     return schema
+
+
+def _first_line(error: Exception) -> str:
+    """What an error says, without the advice that some libraries add; its type if it says nothing."""
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def _without_labels(frame: pd.DataFrame, target: TargetColumn) -> tuple[pd.DataFrame, pd.Series | None, str | None]:
@@ -154,16 +179,42 @@ _MOST_HELD_OUT = 4000  # a share of so many is known to within 1.6 %
 _FEWEST_TO_HOLD_OUT = 200  # of fewer rows a tenth would say nothing, and training needs them all
 _RARE_CLASS = 20  # rows; of a class that is rarer none is held out
 _MOST_DRAWN = 20_000  # rows drawn for a surrogate: it bounds what the explained model is asked
-_FEWEST_DRAWN = 1000  # a surrogate of a small table learns from so many drawn rows all the same
-_SEARCHED_ROWS = 400  # rows from which searches visit what a surrogate learns again from
-_SEARCH_STEPS = 60  # of those searches: with steps of 0.1 six units of a space whose codes have unit scale
+_FEWEST_DRAWN = 3000  # a surrogate of a small table learns from so many drawn rows all the same
+_SEARCHED_ROWS = 100  # rows from which searches visit what a surrogate learns again from: a thousand points or two
+_SEARCH_STEPS, _SEARCH_STEP = 30, 0.2  # of those searches: six units of a space whose codes have unit scale
 _SURROGATE_ROUNDS = 2  # rounds in which a surrogate learns from its own disagreements; each costs a fit
 _SURROGATE_CONFIDENCE = 0.7  # up to which those searches go: beyond the boundary, where answers end
-_GENERATOR_STEPS, _CLASSIFIER_STEPS, _FLOW_STEPS = 4000, 1500, 2000
-"""Optimiser steps, whatever the size of the table: they set how long a fit takes."""
+_GENERATOR_ROWS, _FLOW_ROWS = 2_000_000, 1_000_000
+"""Rows that training sees in all, one as often as it is seen: they set how long the fit of a large table takes."""
+MOST_ROWS = 1_000_000  # rows of a table that are fitted to: training sees two million, and more rows would be seen once
+_SOME_ROWS = 50_000  # rows of a large table that do where each is compared with others: centres, a surrogate, limits
+_EPOCH_ROWS = 100_000  # rows that make an epoch of a larger table, drawn anew each time
+_STAGES = {
+    "own": (
+        ("training vae mean", 50.0),
+        ("training vae uncertainty", 5.0),
+        ("choosing the classifier", 15.0),
+        ("training classifier", 10.0),
+    ),
+    "torch": (("training vae mean", 75.0), ("training vae uncertainty", 8.0)),
+    "black-box": (
+        ("training vae mean", 40.0),
+        ("training vae uncertainty", 4.0),
+        ("training surrogate", 12.0),
+        *(
+            (name, 5.0)
+            for again in range(1, _SURROGATE_ROUNDS + 1)
+            for name in ("visiting rows", f"training surrogate again {again}")
+        ),
+        ("visiting rows", 5.0),
+    ),
+}  # by kind of model: percent of the time of a fit that each part took on German Credit and HELOC
+_FLOW_STAGE, _METHOD_STAGE = ("training flow", 80.0), ("fitting the method", 20.0)  # measured likewise
 _FLOW_NOISE = 0.01  # of a range, so that a flow, which is a density, can be fitted to discrete features
-_EPOCHS = 20, 400  # the fewest and most: a large table is seen often enough, a tiny one not for ever
-_BATCH = 16, 512  # smallest and largest batch: BatchNorm needs some rows, and eight batches make an epoch
+_EPOCHS = 60, 1 / 16  # a table is seen so often, or by this many times its rows: a small one is soon learned by heart
+_BATCH = 16, 512  # smallest and largest batch: BatchNorm needs some rows
+_BATCHES = 16  # make an epoch of a small table: with larger batches it takes longer to learn as much
+_GENERATOR_RATE = 2e-3  # of Adam, at the beginning; the paper's constant rate is half of it
 
 
 @dataclass(frozen=True)
@@ -174,7 +225,8 @@ class Sizes:
         latent_dim: Width of a code: 5, as in the paper, up to 15 features; a third of the features beyond, at most 16.
         hidden: Widths of the encoder's hidden layers.
         n_centers: RBF centres of the uncertainty: one for every twenty rows, from 10 to 200.
-        epochs: For encoder and mean: about 4,000 optimiser steps, from 20 to 400 epochs.
+        epochs: For encoder and mean: 60, or a sixteenth of the number of rows, but at most 2 million rows are seen in
+            all, and more than 100,000 rows make several epochs.
         numeric_output: How the decoder ends for numbers, "sigmoid" or "linear".
     """
 
@@ -212,15 +264,19 @@ def fit_generator(
     rows: Tensor, encoder: Encoder, sizes: Sizes, run: Run, own: Autoencoder | None = None
 ) -> VAE | Generator:
     """Fit a VAE to the rows, which can be conditioned on any features, or our uncertainty to a user's own generator."""
-    batch, epochs = schedule(len(rows), _GENERATOR_STEPS)
+    batch, epochs = schedule(len(rows), _GENERATOR_ROWS)
     epochs = epochs if isinstance(sizes.epochs, str) else sizes.epochs
     training = VAETraining(
         mean_epochs=epochs,
         std_epochs=max(2, math.ceil(epochs / 8)),
         batch_size=batch,
+        learning_rate=_GENERATOR_RATE,
         std_learning_rate=0.01,
+        anneal=True,
+        epoch_rows=_EPOCH_ROWS,
+        std_rows=_SOME_ROWS,
     )
-    different = len(torch.unique(rows, dim=0))
+    different = len(torch.unique(some(rows), dim=0))
     if different < 2:
         raise InputError("all training rows are equal: there is nothing that could change")
     centers = sizes.n_centers if isinstance(sizes.n_centers, int) else min(200, max(10, len(rows) // 20))
@@ -247,22 +303,9 @@ def fit_generator(
 def fit_own_classifier(
     rows: Tensor, labels: np.ndarray, classes: int, weights: tuple[float, ...] | None, run: Run
 ) -> Classifier:
-    """Train the classifier under explanation ourselves, longer and with less decay than the paper does."""
-    batch, epochs = schedule(len(rows), _CLASSIFIER_STEPS)
+    """Train the classifier under explanation ourselves."""
     y = torch.from_numpy(labels).to(rows.device)
-    target = y.to(rows.dtype) if classes == 2 else torch.nn.functional.one_hot(y, classes).to(rows.dtype)
-    classifier = fit_classifier(
-        rows,
-        target,
-        epochs=epochs,
-        batch_size=batch,
-        learning_rate=3e-4,
-        weight_decay=1e-4,
-        class_weights=weights,
-        run=run,
-    )
-    update_batch_norm(classifier, rows)
-    return classifier
+    return fit_own(rows, y, classes, class_weights=weights, run=run)
 
 
 def fit_explained_surrogate(
@@ -279,7 +322,7 @@ def fit_explained_surrogate(
     A search goes where the surrogate promises most, which is where it is most likely to be wrong. So it learns again
     from the rows that searches visited and on which the two disagreed, twice.
     """
-    ask, trained = black_box_proba(model, encoder), rows[~held_out]
+    ask, trained = partial(_in_parts, black_box_proba(model, encoder)), some(rows[~held_out])
     count = min(_MOST_DRAWN, max(_FEWEST_DRAWN, len(rows)))
     drawn, unseen = encoder.round(draw(generator, trained, 2 * count, seed=run.seed)).chunk(2)
     data = SurrogateData(trained, ask(trained)) + SurrogateData(drawn, ask(drawn))
@@ -287,14 +330,39 @@ def fit_explained_surrogate(
     checks = [SurrogateData(x, ask(x)) for x in (test, unseen[:_MOST_HELD_OUT])]
     surrogate = fit_surrogate(data, run=run)
     for again in range(_SURROGATE_ROUNDS):
-        visited = _visited(surrogate, ask, generator, encoder, trained, run.seed + again)
+        visited = _visited(surrogate, ask, generator, encoder, trained, replace(run, seed=run.seed + again))
         data = data + disagreements(surrogate, visited)
-        surrogate = fit_surrogate(data, run=run, name=f"surrogate again {again + 1}")
-    visited = _visited(surrogate, ask, generator, encoder, trained, run.seed + _SURROGATE_ROUNDS)
+        surrogate = fit_surrogate(data, run=run, name=f"surrogate again {again + 1}", start=surrogate)
+    last = replace(run, seed=run.seed + _SURROGATE_ROUNDS)
+    visited = _visited(surrogate, ask, generator, encoder, trained, last)
     agreed = Agreement(*(agreement(surrogate, check) for check in (*checks, visited)))
     return ExplainedModel(
-        "black-box", qualified_name(model), classes, ask, surrogate, agreed, table_proba(model, encoder)
+        "black-box",
+        qualified_name(model),
+        classes,
+        black_box_proba(model, encoder),
+        surrogate,
+        agreed,
+        table_proba(model, encoder),
     )
+
+
+def some(rows: Tensor) -> Tensor:
+    """At most 50,000 rows, at equal distances, because a table may be sorted."""
+    return rows[:: -(-len(rows) // _SOME_ROWS)]
+
+
+def _in_parts(ask: PredictProba, rows: Tensor) -> Tensor:
+    """What a model says about rows, some of them at a time: as a table they take a multiple of their memory."""
+    return torch.cat([ask(part) for part in rows.split(_SOME_ROWS)])
+
+
+def encode_rows(encoder: Encoder, frame: pd.DataFrame) -> Tensor:
+    """All rows of a table encoded, some of them at a time: in between they take a multiple of their memory."""
+    encoded = torch.empty(len(frame), encoder.width)
+    for first in range(0, len(frame), _SOME_ROWS):
+        encoded[first : first + _SOME_ROWS] = encoder.encode(frame.iloc[first : first + _SOME_ROWS])
+    return encoded
 
 
 def _visited(
@@ -303,30 +371,33 @@ def _visited(
     generator: VAE | Generator,
     encoder: Encoder,
     rows: Tensor,
-    seed: int,
+    run: Run,
 ) -> SurrogateData:
     """Rows that searches from a few training rows to any other class visit, as long as the surrogate is followed."""
     models = SearchModels[Any, Any](surrogate, generator).folded()
     surrogate_proba = blockwise_proba(surrogate)
-    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))[:_SEARCHED_ROWS]
+    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(run.seed))[:_SEARCHED_ROWS]
     start = rows[order.to(rows.device)]
     predicted = surrogate_proba(start)
     setup = SearchSetup(encoder, models, surrogate_proba, True, start, predicted)
-    now, options = predicted.argmax(-1), SearchOptions(max_steps=_SEARCH_STEPS)
-    visited = []
-    for index in now.unique().tolist():
-        feasible = FeasibleSet.of(encoder, start[now == index])
-        target = Target(index, other=True, confidence=_SURROGATE_CONFIDENCE)
-        visited.append(search(METHODS["rsgd"], Problem(setup, feasible, target, options)).x)
+    now, options = predicted.argmax(-1), SearchOptions(max_steps=_SEARCH_STEPS, step_size=_SEARCH_STEP, progress=False)
+    visited, present = [], now.unique().tolist()
+    with track("visiting rows", len(present), shown=run.progress) as advance:
+        for index in present:
+            feasible = FeasibleSet.of(encoder, start[now == index])
+            target = Target(index, other=True, confidence=_SURROGATE_CONFIDENCE)
+            visited.append(search(METHODS["rsgd"], Problem(setup, feasible, target, options)).x)
+            advance()
     x = torch.unique(torch.cat(visited), dim=0)
     return SurrogateData(x, predict_proba(x))
 
 
 def fit_flow_model(rows: Tensor, run: Run) -> FlowModel:
     """Fit a normalizing flow to the rows, with a little noise: most features are discrete."""
-    batch, epochs = schedule(len(rows), _FLOW_STEPS)
+    batch, epochs = schedule(len(rows), _FLOW_ROWS)
     noise = _FLOW_NOISE * torch.randn(rows.shape, generator=torch.Generator().manual_seed(run.seed)).to(rows)
-    return fit_flow(rows + noise, epochs=epochs, batch_size=batch, run=run)
+    rate, loop = _GENERATOR_RATE, {"anneal": True, "epoch_rows": _EPOCH_ROWS}
+    return fit_flow(rows + noise, epochs=epochs, batch_size=batch, learning_rate=rate, run=run, **loop)
 
 
 def torch_subject(module: Any, rows: Tensor, layer: str | None, name: str, classes: Labels | None) -> ExplainedModel:
@@ -361,10 +432,11 @@ def class_weights(choice: str | Mapping[Any, float] | None, classes: Labels, lab
     return tuple(float(choice.get(label, 1.0)) for label in classes)
 
 
-def schedule(rows: int, steps: int) -> tuple[int, int]:
-    """A batch size, and how many epochs make about so many optimiser steps; from 20 to 400 of them."""
-    batch = min(_BATCH[1], max(_BATCH[0], rows // 8))
-    return batch, min(_EPOCHS[1], max(_EPOCHS[0], round(steps * batch / rows)))
+def schedule(rows: int, budget: int) -> tuple[int, int]:
+    """A batch size, and how many epochs: 60, or a sixteenth of the rows, as long as no more than `budget` are seen."""
+    batch = min(_BATCH[1], max(_BATCH[0], rows // _BATCHES))
+    wanted = max(_EPOCHS[0], round(_EPOCHS[1] * rows))
+    return batch, max(1, min(wanted, budget // min(rows, _EPOCH_ROWS)))
 
 
 def _latent(latent: int | str, features: int) -> int:
@@ -405,7 +477,17 @@ class FitConfig:
 def fit_models(
     config: FitConfig, encoder: Encoder, rows: Float[Tensor, "n D"], labelled: Labelled | None
 ) -> FittedModels:
-    """Fit everything to encoded training rows and, if there are any, their labels.
+    """Fit everything to encoded training rows and, if there are any, their labels; stage by stage."""
+    kind = "own" if config.model is None else "torch" if is_torch(config.model) else "black-box"
+    flow = (_FLOW_STAGE,) if "flow" in config.method.needs else ()
+    with stages((*_STAGES[kind], *flow, _METHOD_STAGE)):
+        return _fit_models(config, encoder, rows, labelled)
+
+
+def _fit_models(
+    config: FitConfig, encoder: Encoder, rows: Float[Tensor, "n D"], labelled: Labelled | None
+) -> FittedModels:
+    """Fit everything.
 
     What can be refused is refused before anything is trained. Landmarks are training rows as they are decoded:
     different ones, at most 20,000 of them drawn at random, and of each class the rows of which the model is most
@@ -430,11 +512,21 @@ def fit_models(
         explained = fit_explained_surrogate(model, classes, generator, encoder, rows, held_out, run)
     flow = fit_flow_model(trained, run) if "flow" in config.method.needs else None
     models = FittedModels(
-        encoder, explained, generator, flow, rows, held_out, explained.predict_proba(rows), seed=run.seed
+        encoder,
+        explained,
+        generator,
+        flow,
+        rows,
+        held_out,
+        _in_parts(explained.predict_proba, rows),
+        seed=run.seed,
     )
-    landmarks = Landmarks.of(models.latent, encoder.round, rows, models.probabilities, models.predict_proba, run.seed)
-    models = replace(models, landmarks=landmarks)
-    models.state(config.method, config.options)
+    with track("fitting the method", 2, shown=run.progress) as advance:
+        codes = models.latent, encoder.round, rows, models.probabilities, models.predict_proba
+        models = replace(models, landmarks=Landmarks.of(*codes, run.seed))
+        advance()
+        models.state(config.method, config.options)
+        advance()
     return models
 
 

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from counterpath.geometry.metric import VJP, pull
+from counterpath.geometry.metric import VJP, pull, push
 from counterpath.models.layers import mlp
 from counterpath.models.training import Run, seeded, train
 from counterpath.utils.devices import map_blocks
@@ -34,20 +34,53 @@ class Differentiable(Protocol):
         ...
 
 
+class Beside(nn.Module):
+    """Two functions of a row side by side: [network(x), linear(x)]."""
+
+    def __init__(self, network: nn.Sequential, linear: nn.Linear) -> None:
+        super().__init__()
+        self.network, self.linear = network, linear
+
+    def forward(self, x: Float[Tensor, "n D"]) -> Float[Tensor, "n h"]:
+        """Both outputs."""
+        return torch.cat([self.network(x), self.linear(x)], dim=-1)
+
+
+@push.register(Beside)
+def _(layer: Beside, value: Tensor, tangents: Tensor) -> tuple[Tensor, Tensor]:
+    first, first_tangents = push(layer.network, value, tangents)
+    second, second_tangents = push(layer.linear, value, tangents)
+    each = [pushed.expand(-1, len(value), -1) for pushed in (first_tangents, second_tangents)]
+    return torch.cat([first, second], dim=-1), torch.cat(each, dim=-1)
+
+
+@pull.register(Beside)
+def _(layer: Beside, value: Tensor) -> tuple[Tensor, VJP]:
+    (first, first_vjp), (second, second_vjp) = pull(layer.network, value), pull(layer.linear, value)
+    width = first.shape[-1]
+    return torch.cat(
+        [first, second], dim=-1
+    ), lambda cotangent: first_vjp(cotangent[..., :width]) + second_vjp(cotangent[..., width:])
+
+
 class Classifier(nn.Module):
     """c(x) = sigmoid(wᵀh(x) + b), with h: X → R^H an MLP of widths 2H, 2H, H, H; softmax for more than two classes.
 
     Args:
         features: Width of a row.
-        width: H, the size of the representation.
+        width: H, the size of the MLP's representation.
         classes: How many classes.
+        linear: Let h have a linear function of the row beside the MLP for every logit, so that a logistic regression
+            is a special case.
     """
 
-    def __init__(self, features: int, width: int = 24, classes: int = 2) -> None:
+    def __init__(self, features: int, width: int = 24, classes: int = 2, *, linear: bool = False) -> None:
         super().__init__()
         hidden = mlp([features, 2 * width, 2 * width, width, width])
-        self.representation = nn.Sequential(*hidden, nn.BatchNorm1d(width), nn.Tanh())
-        self.head = nn.Linear(width, 1 if classes == 2 else classes)
+        logits = 1 if classes == 2 else classes
+        network = nn.Sequential(*hidden, nn.BatchNorm1d(width), nn.Tanh())
+        self.representation = Beside(network, nn.Linear(features, logits)) if linear else network
+        self.head = nn.Linear(width + logits if linear else width, logits)
 
     def forward(self, x: Float[Tensor, "n D"]) -> Float[Tensor, "n"] | Float[Tensor, "n K"]:
         """The log odds of class 1; with more than two classes one logit a class."""
@@ -73,6 +106,13 @@ def probabilities(logits: Tensor) -> Float[Tensor, "n K"]:
     if logits.ndim == 1:
         return torch.stack([torch.sigmoid(-logits), torch.sigmoid(logits)], dim=-1)
     return torch.softmax(logits, dim=-1)
+
+
+def log_probabilities(logits: Tensor) -> Float[Tensor, "n K"]:
+    """The logarithm of `probabilities`, which stays finite where they vanish."""
+    if logits.ndim == 1:
+        logits = torch.stack([torch.zeros_like(logits), logits], dim=-1)
+    return torch.log_softmax(logits, dim=-1)
 
 
 @dataclass(frozen=True)

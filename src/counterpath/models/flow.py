@@ -1,6 +1,7 @@
 """A normalizing flow behind the latent-model protocol."""
 
 from functools import partial
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -54,8 +55,9 @@ def fit_flow(
     batch_size: int = 512,
     learning_rate: float = 1e-3,
     run: Run | None = None,
+    **loop: Any,
 ) -> FlowModel:
-    """Fit a flow by maximum likelihood."""
+    """Fit a flow by maximum likelihood; `loop` goes to `training.train`."""
     run = run or Run()
     with seeded(run.seed):
         model = FlowModel(x.shape[-1], transforms=transforms, hidden=hidden).to(x)
@@ -64,5 +66,5 @@ def fit_flow(
         return -model.flow().log_prob(batch[0]).mean()  # type: ignore[no-any-return]
 
     adam = partial(torch.optim.Adam, lr=learning_rate)
-    train("flow", model, loss, (x,), epochs=epochs, batch_size=batch_size, optimizer=adam, run=run)
+    train("flow", model, loss, (x,), epochs=epochs, batch_size=batch_size, optimizer=adam, run=run, **loop)
     return model.requires_grad_(False)

@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,31 @@ class Run:
     progress: bool | None = None
 
 
+@dataclass
+class EarlyStopping:
+    """Keeps the weights that are best on rows that are not trained on, and stops when they get no better.
+
+    Attributes:
+        loss: Of those rows, called with the module in evaluation mode before the first epoch and after each.
+        patience: Epochs without a better loss, after which training stops.
+        losses: What it was each time; the first is that of the initial weights.
+    """
+
+    loss: Callable[[], float]
+    patience: int
+    losses: list[float] = field(default_factory=list)
+
+    @property
+    def best(self) -> int:
+        """After how many epochs the loss was lowest."""
+        return min(range(len(self.losses)), key=self.losses.__getitem__)
+
+    @property
+    def over(self) -> bool:
+        """Whether it has not got better for too long."""
+        return len(self.losses) - 1 - self.best >= self.patience
+
+
 def train(
     name: str,
     module: nn.Module,
@@ -58,6 +83,9 @@ def train(
     optimizer: MakeOptimizer,
     run: Run,
     identity: Sequence[Tensor] | None = None,
+    stopping: EarlyStopping | None = None,
+    epoch_rows: int | None = None,
+    anneal: bool = False,
 ) -> list[float]:
     """Minimise the mean of `loss` over mini-batches, and leave `module` in evaluation mode.
 
@@ -75,6 +103,10 @@ def train(
         identity: What distinguishes this run from any other when it goes on from a checkpoint; by default the data and
             the initial weights. Give the raw data where those were computed from them, by arithmetic that another
             number of threads would round differently.
+        stopping: Stop early, and end with the weights that were best; by default the last ones are kept.
+        epoch_rows: Rows that make an epoch, drawn anew each time, where there are more; by default all.
+        anneal: Let the learning rate fall to nothing along half a cosine, which takes a fraction of the steps that a
+            constant rate needs (Loshchilov and Hutter, "SGDR", ICLR 2017).
 
     Returns:
         The mean loss of every epoch.
@@ -88,31 +120,53 @@ def train(
     device = tensors[0].device
     generator = torch.Generator(device).manual_seed(run.seed)
     optim = optimizer(p for p in module.parameters() if p.requires_grad)
+    rates = [group["lr"] for group in optim.param_groups]
     for group in optim.param_groups:
         group["capturable"] = device.type == "cuda"
+        if anneal:  # a tensor: where steps are replayed, a number would stay what it was in the first of them
+            group["lr"] = torch.tensor(group["lr"], device=device)
     batch_size = min(batch_size, len(tensors[0]))
     checkpoint, losses = None, []
     if run.checkpoint is not None:
         path = run.checkpoint / f"{name.replace(' ', '-')}.safetensors"
         known = (*tensors, *module.state_dict().values()) if identity is None else identity
         fingerprint = _fingerprint([name, epochs, batch_size, run.seed], optim, known)
-        checkpoint = _Checkpoint(path, fingerprint, module, optim, generator)
+        checkpoint = _Checkpoint(path, fingerprint, module, optim, generator, stopping, {})
         losses = checkpoint.restore()
-    module.train()
-    batches = _Batches(loss, tensors, batch_size, optim, generator)
+    best = {} if checkpoint is None else checkpoint.best
+    _watch(stopping, module, best, first=True)
+    batches = _Batches(loss, tensors, batch_size, optim, generator, epoch_rows)
     written = time.monotonic()
     with track(f"training {name}", epochs, shown=run.progress) as advance:
         advance(len(losses))
-        while len(losses) < epochs:
+        while len(losses) < epochs and not (stopping is not None and stopping.over):
+            module.train()
+            if anneal:
+                for group, rate in zip(optim.param_groups, rates, strict=True):
+                    group["lr"].fill_(rate * 0.5 * (1 + math.cos(math.pi * len(losses) / epochs)))
             losses.append(batches.epoch())
             _check_loss(name, losses, optim)
-            due = time.monotonic() - written >= run.seconds_between or len(losses) == epochs
-            if checkpoint is not None and due:
+            _watch(stopping, module, best)
+            ended = len(losses) == epochs or (stopping is not None and stopping.over)
+            if checkpoint is not None and (ended or time.monotonic() - written >= run.seconds_between):
                 checkpoint.save(losses)
                 written = time.monotonic()
             advance(note=f"loss {losses[-1]:.4g}")
+    if stopping is not None:
+        module.load_state_dict(best)
     module.eval()
     return losses
+
+
+def _watch(stopping: EarlyStopping | None, module: nn.Module, best: dict[str, Tensor], *, first: bool = False) -> None:
+    """Measure the loss on rows that are not trained on, and keep the weights if it is the lowest so far."""
+    if stopping is None or (first and stopping.losses):
+        return
+    module.eval()
+    with torch.no_grad():
+        stopping.losses.append(stopping.loss())
+    if stopping.best == len(stopping.losses) - 1:
+        best.update({key: value.clone() for key, value in module.state_dict().items()})
 
 
 @contextmanager
@@ -147,8 +201,10 @@ class _Batches:
         batch_size: int,
         optimizer: torch.optim.Optimizer,
         generator: torch.Generator,
+        epoch_rows: int | None,
     ) -> None:
         self.loss, self.tensors, self.optimizer, self.generator = loss, tensors, optimizer, generator
+        self.epoch_rows = epoch_rows
         self.device = tensors[0].device
         self.total = torch.zeros((), device=self.device)
         self.rows = torch.zeros(batch_size, dtype=torch.long, device=self.device)
@@ -156,7 +212,11 @@ class _Batches:
 
     def epoch(self) -> float:
         """Run through the data once, in a new order, and return the mean loss."""
-        order = torch.randperm(len(self.tensors[0]), generator=self.generator, device=self.device)
+        count, some = len(self.tensors[0]), self.epoch_rows
+        if some is None or some >= count:
+            order = torch.randperm(count, generator=self.generator, device=self.device)
+        else:
+            order = torch.randint(count, (some,), generator=self.generator, device=self.device)
         batches = order[: len(order) // len(self.rows) * len(self.rows)].view(-1, len(self.rows))
         self.total.zero_()
         for rows in batches:
@@ -189,7 +249,7 @@ def _fingerprint(settings: list[Any], optimizer: torch.optim.Optimizer, identity
     digest.update(json.dumps([*settings, type(optimizer).__name__, defaults]).encode())
     for tensor in identity:
         digest.update(str((tuple(tensor.shape), tensor.dtype)).encode())
-        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+        digest.update(tensor.detach().cpu().contiguous().numpy().reshape(-1))
     return digest.hexdigest()
 
 
@@ -202,14 +262,19 @@ class _Checkpoint:
     module: nn.Module
     optimizer: torch.optim.Optimizer
     generator: torch.Generator
+    stopping: EarlyStopping | None
+    best: dict[str, Tensor]
 
     def save(self, losses: list[float]) -> None:
         """Write the file, whole or not at all."""
         tensors = {f"weights.{key}": value for key, value in self.module.state_dict().items()}
+        tensors |= {f"best.{key}": value for key, value in self.best.items()}
         tensors["random"] = self.generator.get_state()
         for index, state in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{index}.{key}": torch.as_tensor(value) for key, value in state.items()}
         header = {"format": _FORMAT, "fingerprint": self.fingerprint, "losses": json.dumps(losses)}
+        if self.stopping is not None:
+            header["held_out"] = json.dumps(self.stopping.losses)
         with atomic(self.path) as temporary:
             save_file({key: value.detach().contiguous() for key, value in tensors.items()}, temporary, metadata=header)
 
@@ -237,11 +302,15 @@ class _Checkpoint:
             kind, _, entry = key.partition(".")
             if kind == "weights":
                 weights[entry] = value
+            elif kind == "best":
+                self.best[entry] = value.to(self.generator.device)
             elif kind == "optimizer":
                 index, _, entry = entry.partition(".")
                 state.setdefault(int(index), {})[entry] = value
         self.module.load_state_dict(weights)
         self.optimizer.load_state_dict({"state": state, "param_groups": self.optimizer.state_dict()["param_groups"]})
         self.generator.set_state(tensors["random"].cpu())
+        if self.stopping is not None:
+            self.stopping.losses[:] = json.loads(header["held_out"])
         losses: list[float] = json.loads(header["losses"])
         return losses

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float
@@ -20,7 +20,7 @@ from counterpath.models.latent import (
     split_context,
 )
 from counterpath.models.layers import DEFAULT_ZETA, RBFPrecision, TableOutput, mlp
-from counterpath.models.training import Run, check_finite, seeded, train
+from counterpath.models.training import MakeOptimizer, Run, check_finite, seeded, train
 from counterpath.utils.devices import map_blocks
 from counterpath.utils.errors import InputError, choose
 
@@ -163,6 +163,9 @@ class VAETraining:
         noise: Standard deviation of noise that the rows are taken to carry, added to what the mean gets wrong when the
             uncertainty is fitted. Rounded and binary features can be reconstructed to a thousandth of their range; σ
             would follow, and with it the weight of σ in the metric would vanish.
+        anneal: Let the learning rates fall to nothing along half a cosine.
+        epoch_rows: Rows that make an epoch where there are more; None for all.
+        std_rows: Rows that the uncertainty is fitted to, at equal distances, where there are more; None for all.
     """
 
     mean_epochs: int = 100
@@ -175,6 +178,18 @@ class VAETraining:
     bandwidth: float | str = "auto"
     per_center: bool = False
     noise: float = 0.1
+    anneal: bool = False
+    epoch_rows: int | None = None
+    std_rows: int | None = None
+
+    def adam(self, rate: float) -> MakeOptimizer:
+        """Adam with this learning rate."""
+        return partial(torch.optim.Adam, lr=rate, fused=True) if self.anneal else partial(torch.optim.Adam, lr=rate)
+
+    @property
+    def loop(self) -> dict[str, Any]:
+        """How the training loop goes through the rows."""
+        return {"batch_size": self.batch_size, "epoch_rows": self.epoch_rows, "anneal": self.anneal}
 
 
 def fit_vae(
@@ -240,9 +255,8 @@ def _fit_mean(vae: VAE, x: Tensor, draw_context: DrawContext | None, training: V
         divergence = 0.5 * (mean.square() + std.square() - 1 - 2 * std.log()).sum(-1)
         return (error + training.beta * divergence).mean()
 
-    adam = partial(torch.optim.Adam, lr=training.learning_rate)
-    epochs, batch_size = training.mean_epochs, training.batch_size
-    train("vae mean", vae, loss, (x,), epochs=epochs, batch_size=batch_size, optimizer=adam, run=run)
+    adam = training.adam(training.learning_rate)
+    train("vae mean", vae, loss, (x,), epochs=training.mean_epochs, optimizer=adam, run=run, **training.loop)
 
 
 def _error(decoded: Tensor, x: Tensor, category: Tensor | None, weight: float) -> Float[Tensor, "n"]:
@@ -283,6 +297,7 @@ def fit_uncertainty(
     """
     assert isinstance(vae, nn.Module)
     vae.eval().requires_grad_(False)
+    x = x if training.std_rows is None else x[:: -(-len(x) // training.std_rows)]
     context = context_for(vae, x)
     with torch.no_grad():
         mean = map_blocks(lambda rows: vae.posterior(rows)[0], x)
@@ -309,16 +324,15 @@ def fit_uncertainty(
 
     bandwidth = -1.0 if isinstance(training.bandwidth, str) else training.bandwidth
     settings = torch.tensor([bandwidth, training.per_center, training.noise, vae.precision.zeta])
-    adam = partial(torch.optim.Adam, lr=training.std_learning_rate)
     train(
         "vae uncertainty",
         vae.precision,
         loss,
         (x, mean, std),
         epochs=training.std_epochs,
-        batch_size=training.batch_size,
-        optimizer=adam,
+        optimizer=training.adam(training.std_learning_rate),
         run=run,
+        **training.loop,
         identity=(x, settings, vae.precision.centers.new_tensor(vae.precision.centers.shape)),
     )
     vae.requires_grad_(False)

@@ -21,6 +21,8 @@ _TENTHS = 10
 """Into how many parts of equal size a number is cut. Finer, and a pair is missing by chance in tables of some thousand
 rows; coarser, and 20-year-old widowers are like 30-year-old ones."""
 
+_AT_ONCE = 50_000  # rows whose parts are held at once, in twice the memory of the rows
+
 
 @dataclass(frozen=True)
 class Combinations:
@@ -55,11 +57,12 @@ class Combinations:
         first = torch.tensor([0, *counts], device=rows.device).cumsum(0)
         total = int(first[-1])
         found = cls(encoder, edges, first[:-1], torch.ones(total, total, dtype=torch.bool, device=rows.device))
-        parts = found.parts(rows)
         seen = torch.zeros_like(found.seen)
+        for some in rows.split(_AT_ONCE):
+            parts = found.parts(some)
+            for one, other in combinations(range(len(counts)), 2):
+                seen.view(-1)[parts[:, one] * total + parts[:, other]] = True
         for one, other in combinations(range(len(counts)), 2):
-            pairs = parts[:, one] * total + parts[:, other]
-            seen.view(-1)[pairs] = True
             if edges[one] is not None and edges[other] is not None:
                 ends = [slice(int(first[k]), int(first[k + 1])) for k in (one, other)]
                 seen[ends[0], ends[1]] = True

@@ -390,9 +390,17 @@ def edge_costs(
     return cost, highest > cost_field.data_limit
 
 
+_CANDIDATES = 100_000  # rows that are looked at for different ones: to compare all of more takes longer than the rest
+_REPEATED = 10  # how often the rows of which a model is surest may be repeated in such a table
+
+
 def representatives(rows: Float[Tensor, "n D"], probabilities: Float[Tensor, "n K"], seed: int) -> Int[Tensor, "m"]:
     """Indices of different rows, in random order: as many as a roadmap takes, and the most confident ones."""
     order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed)).to(rows.device)
+    if len(order) > _CANDIDATES:
+        best = probabilities.topk(_REPEATED * MOST_CONFIDENT, dim=0).indices.flatten().to(order)
+        drawn = order[:_CANDIDATES]
+        order = torch.cat([drawn, best[~torch.isin(best, drawn)].unique()])
     member = torch.unique(rows[order], dim=0, return_inverse=True)[1]
     first = torch.full_like(order, len(order)).scatter_reduce(0, member, torch.arange(len(order)).to(order), "amin")
     order = order[first[first < len(order)].sort().values]

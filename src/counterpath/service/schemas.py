@@ -146,8 +146,10 @@ class ExplainResponse(Response):
 class RowPrediction(Response):
     """What the model under explanation predicts for one row."""
 
-    class_: Value = Field(alias="class", description="The most probable class.")
-    probabilities: list[float] = Field(description="Of the classes, in the order of `classes`.")
+    class_: Value = Field(
+        alias="class", description="What the model decides, by its thresholds; null for a row with an unknown category."
+    )
+    probabilities: list[float] | None = Field(description="Of the classes, in the order of `classes`, or null.")
 
 
 class PredictResponse(Response):
@@ -351,6 +353,7 @@ def request_types(name: str, explainer: Explainer, settings: Settings) -> tuple[
             f"{title}Directions", {each.name: one_of(["up", "down"]) for each in ordered}, total=False
         ),
         "ranges": _object(f"{title}Ranges", {each.name: _range(each) for each in schema}, total=False),
+        "stay_within": _object(f"{title}StayWithin", {each.name: _range(each) for each in schema}, total=False),
         "max_changes": _integer(1, len(schema)) | None,
         "feature_costs": _object(f"{title}FeatureCosts", {each.name: cost for each in schema}, total=False),
     }  # of another kind of constraint anything is taken, and checked when it is parsed
@@ -367,7 +370,11 @@ def request_types(name: str, explainer: Explainer, settings: Settings) -> tuple[
             OTHER,
             'The target class, or "other": any class but the present one.',
         ),
-        "confidence": (Annotated[float, Field(gt=0, lt=1)], 0.5, "What the probability of the target must reach."),
+        "confidence": (
+            Annotated[float, Field(gt=0, lt=1)] | None,
+            None,
+            "What the probability of the target must reach; by default no more than the model's own decision.",
+        ),
         "method": (
             one_of([*methods(explainer), None]),
             None,
