@@ -162,7 +162,7 @@ def one_case(name: str, kind: str, rows: int, people: int, folder: Path) -> dict
         model = MODELS[kind](x.drop(columns=dates), y)
         if model is not None and dates:  # models of numbers and categories are not given dates
             ask = model.predict_proba if hasattr(model, "predict_proba") else model
-            model = lambda table: ask(table.drop(columns=dates))  # noqa: E731
+            model = lambda table, ask=ask: ask(table.drop(columns=dates))  # noqa: E731
         begun = time.perf_counter()
         explainer = cp.Explainer(seed=SEED, progress=False)
         explainer.fit(train, raw.target, schema=schema, **({} if model is None else {"model": model}))
