@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import counterpath as cp
 from counterpath.data.status import StatusCode
 from counterpath.models.explained import decide, parse_threshold
+from counterpath.search.objective import Target
 from counterpath.utils.errors import InputError
 from tests.tables import CLASSES, features
 
@@ -81,23 +82,26 @@ def test_it_is_kept_with_the_model(cautious: cp.Explainer, rows: pd.DataFrame, t
 def test_of_three_classes_the_largest_multiple_of_its_threshold_is_decided(
     explainer: cp.Explainer, people: pd.DataFrame
 ) -> None:
-    table = features(people).iloc[::20]
-    strict = copy.copy(explainer).set_params(threshold={"high": 0.1})
+    table = features(people)
+    strict = copy.copy(explainer).set_params(threshold={"mid": 0.05})
     probabilities = strict.predict_proba(table)
-    expected = (probabilities / [0.1, 0.45, 0.45]).idxmax(axis=1)
+    expected = (probabilities / [0.475, 0.475, 0.05]).idxmax(axis=1)
     assert (strict.predict(table) == expected).all()
     assert (expected != probabilities.idxmax(axis=1)).any()
-    result = strict.explain(table, "low")
+    result = strict.explain(table.iloc[::20], "low")
     found = result.valid.to_numpy()
     assert found.mean() > 0.9
     assert (strict.predict(result.counterfactuals)[found] == "low").all()
 
 
-def test_by_default_no_more_is_asked_for_than_the_decision(explainer: cp.Explainer, people: pd.DataFrame) -> None:
-    result = explainer.explain(features(people).iloc[::4], "mid")
-    found = result.status["status"].isin(["found", "crosses_gap"])
-    assert (result.outcome["class_after"][found] == "mid").all()
-    assert (result.outcome["probability_after"][found] < 0.5).any()
+def test_without_a_confidence_no_more_is_asked_for_than_the_decision() -> None:
+    said = torch.tensor([[0.3, 0.4, 0.3], [0.4, 0.2, 0.4]])
+    assert Target(1, confidence=None).is_reached(said).tolist() == [True, False]
+    assert Target(1, confidence=0.5).is_reached(said).tolist() == [False, False]
+    assert Target(0, other=True, confidence=None).is_reached(said).tolist() == [True, False]
+    assert Target(1, confidence=None, thresholds=(0.45, 0.1, 0.45)).is_reached(said).tolist() == [True, True]
+    assert Target(1, confidence=None, thresholds=(0.8, 0.2)).level == 0.2
+    assert Target(1, other=True, confidence=None, thresholds=(0.8, 0.2)).level == 0.8
 
 
 @pytest.mark.parametrize(

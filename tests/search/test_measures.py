@@ -166,3 +166,15 @@ def test_a_spread_is_that_of_original_units_and_never_zero() -> None:
     found = spreads(encoder, encoder.encode(frame)).tolist()
     assert found[:2] == pytest.approx([10, 1])
     assert math.isnan(found[2])
+
+
+def test_a_code_is_no_number_of_a_spread_and_leaving_it_counts_once() -> None:
+    frame = pd.DataFrame({"since": [-7.0, 10.0, 20.0, 40.0, -7.0]})
+    schema = Schema((Feature("since", "continuous", codes={-7: "never"}),))
+    encoder = Encoder.fit(frame, schema)
+    rows = encoder.encode(frame)
+    found = spreads(encoder, rows)
+    assert found.tolist() == pytest.approx([10])
+    before, after = rows[[1, 0, 2]], rows[[3, 1, 2]]
+    case = Case(before, after, lambda x: x[:, 0], encoder, Neighbours(rows), spreads=found)
+    assert MEASURES["l1_mad"](case).tolist() == pytest.approx([3, 1, 0])

@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from counterpath.data.encoding import Encoder
+from counterpath.data.encoding import Axis, Encoder, MixedAxes
 from counterpath.geometry.graph import Neighbours
 from counterpath.search.combinations import Combinations
 
@@ -98,16 +98,26 @@ def l1(case: Case) -> Float[Tensor, "n"]:
 
 
 def l1_mad(case: Case) -> Float[Tensor, "n"]:
-    """Σ |x'ₖ − xₖ|/MADₖ in original units, another category counting 1 (Wachter, Mittelstadt and Russell, 2017)."""
+    """Σ |x'ₖ − xₖ|/MADₖ in original units (Wachter, Mittelstadt and Russell, 2017).
+
+    Another category counts 1, and so does a number in the place of a code or a gap.
+    """
     if case.spreads is None:
         return torch.full_like(case.factual[:, 0], torch.nan)
     total = torch.zeros_like(case.factual[:, 0], dtype=torch.float64)
     for feature, (columns, axis) in enumerate(zip(case.encoder.layout, case.encoder.axes, strict=True)):
-        before, after = (axis.numbers(rows[:, columns]) for rows in (case.factual, case.counterfactual))
+        before, after = (_values(axis, rows[:, columns]) for rows in (case.factual, case.counterfactual))
         total += torch.where(case.changed[:, feature], (after - before).abs() / case.spreads[feature], 0).nan_to_num(
             1.0
         )
     return total.to(case.factual.dtype)
+
+
+def _values(axis: Axis, x: Float[Tensor, "n w"]) -> Float[Tensor, "n"]:
+    """The numbers of a feature in original units; NaN for a code or a gap."""
+    if not isinstance(axis, MixedAxes):
+        return axis.numbers(x)
+    return torch.where(x[:, 1:].argmax(-1) == 0, axis.value.numbers(x[:, :1]), torch.nan)
 
 
 def spreads(encoder: Encoder, rows: Float[Tensor, "m D"]) -> Float[Tensor, "f"]:
@@ -121,7 +131,8 @@ def spreads(encoder: Encoder, rows: Float[Tensor, "m D"]) -> Float[Tensor, "f"]:
         if feature.categories and feature.kind != "ordinal":
             found.append(rows.new_tensor(torch.nan, dtype=torch.float64))
             continue
-        numbers = axis.numbers(rows[:, columns])
+        numbers = _values(axis, rows[:, columns])
+        numbers = numbers[~numbers.isnan()]
         away = (numbers - numbers.quantile(0.5)).abs()
         spread = away.quantile(0.5)
         spread = torch.where(spread > 0, spread, away.mean())

@@ -26,6 +26,8 @@ from counterpath.search.step import Slope
 from counterpath.utils.devices import map_blocks
 from counterpath.utils.errors import MethodError
 
+_ENTRY_STEPS = 5  # of the line by which a row enters its ranges, where that is all: as many as people would look at
+
 IsValid = Callable[[Tensor, Tensor], Tensor]
 """Which rows are valid, given them and the factual row of each."""
 IsPlausible = Callable[[Tensor, Tensor], Tensor]
@@ -145,7 +147,7 @@ class Validator:
     def from_origin(self, feasible: FeasibleSet, paths: Paths) -> Paths:
         """The paths from the rows as they are, where these had to enter their bounds.
 
-        The row as it is takes the place of the first point, or comes before it where that is the counterfactual.
+        The row as it is takes the place of the first point; where that is the counterfactual, a line leads to it.
         """
         rows = (feasible.origin != feasible.factual).any(-1)
         if not bool(rows.any()):
@@ -153,7 +155,15 @@ class Validator:
         index, within, part = torch.arange(len(rows), device=rows.device), feasible.at(rows), paths.filter(rows)
         at_once = (torch.bincount(part.row, minlength=len(within)) == 1) & part.found
         rest = part.points(~is_first(part.row) | at_once[part.row])
-        points = prepend(within.origin, self.encode(within.origin), rest.row, rest.x, rest.z)
+        straight = at_once.nonzero()[:, 0].repeat_interleave(_ENTRY_STEPS - 1)
+        share = torch.arange(1, _ENTRY_STEPS, device=rows.device).repeat(int(at_once.sum()))[:, None] / _ENTRY_STEPS
+        between = torch.lerp(within.origin[straight], within.factual[straight], share)
+        between = within.way.legal(between, straight)
+        row, x, z = (
+            torch.cat(pair) for pair in ((straight, rest.row), (between, rest.x), (self.encode(between), rest.z))
+        )
+        order = row.argsort(stable=True)
+        points = prepend(within.origin, self.encode(within.origin), row[order], x[order], z[order])
         whole = self.paths(within, points[0], points[1], part.reason, points[2])
         whole = replace(whole, fallback=part.fallback, gap=part.gap)
         return merge([(index[~rows], paths.filter(~rows)), (index[rows], whole)])
