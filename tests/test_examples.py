@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from counterpath.fitting import train
-from counterpath.models import surrogate
+from counterpath.models import own, surrogate
 
 pytestmark = pytest.mark.whole
 ROOT = Path(__file__).parents[1]
@@ -62,7 +61,7 @@ def test_it_does_so_with_a_classifier_and_a_surrogate_that_learn_for_less_long(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(surrogate, "STEPS", 300)
-    monkeypatch.setattr(train, "_CLASSIFIER_STEPS", 400)
+    monkeypatch.setattr(own, "_EPOCHS", 10)
     path = str(EXAMPLES / f"{name}.py")
     monkeypatch.setattr(sys, "argv", [path])
     runpy.run_path(path, run_name="__main__")

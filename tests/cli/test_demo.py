@@ -8,7 +8,7 @@ import pytest
 from counterpath import Explanation
 from counterpath.cli import demo, main
 from counterpath.data import datasets
-from counterpath.fitting import train
+from counterpath.models import own
 
 pytestmark = pytest.mark.whole
 
@@ -19,7 +19,7 @@ def test_demo_fits_once_and_repairs_a_damaged_cache(
     whole = datasets.load("adult")
     small = replace(whole, train=whole.train.head(600), test=whole.train.head(300))
     monkeypatch.setattr(datasets, "load", lambda name: small)
-    monkeypatch.setattr(train, "_CLASSIFIER_STEPS", 100)
+    monkeypatch.setattr(own, "_EPOCHS", 2)
     monkeypatch.setattr(demo, "PARAMETERS", {"method": "rsgd", "hidden": (32, 16), "epochs": 3, "seed": 0})
     monkeypatch.setattr(demo, "COMPARED", ("nearest",))
     monkeypatch.setattr(demo, "PLANS", 2)

@@ -11,7 +11,7 @@ import pytest
 
 from counterpath.cli import main
 from counterpath.explainer.explainer import Explainer
-from counterpath.fitting import train
+from counterpath.models import own
 from tests.cli.processes import command, run
 from tests.conftest import SMALL_FIT
 
@@ -112,7 +112,7 @@ def test_a_killed_fit_goes_on_and_another_one_starts_over(
     assert main(["fit", str(loans_file), *SMALL_FIT, "--out", str(out)]) == 0
     assert "going on from there" in capsys.readouterr().err
     assert (out / "weights.safetensors").read_bytes() == (model_folder / "weights.safetensors").read_bytes()
-    monkeypatch.setattr(train, "_CLASSIFIER_STEPS", 100)  # how good the other one is, is not looked at
+    monkeypatch.setattr(own, "_EPOCHS", 2)  # how good the other one is, is not looked at
     training.mkdir()
     for name, content in left.items():
         (training / name).write_bytes(content)

@@ -8,7 +8,7 @@ import pytest
 
 import counterpath as cp
 from counterpath.fitting import train
-from counterpath.models import surrogate
+from counterpath.models import own, surrogate
 from tests.conftest import Once
 from tests.tables import LABEL, small
 
@@ -23,13 +23,13 @@ def numbers(people: pd.DataFrame) -> pd.DataFrame:
 
 @pytest.fixture
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Our own classifier, trained for a tenth of the steps: it takes most of a fit, however few epochs the VAE has."""
+    """Our own classifier, trained for a few epochs: it takes most of a fit, however few epochs the VAE has."""
     shorten_classifier(monkeypatch)
 
 
 def shorten_classifier(patch: pytest.MonkeyPatch) -> None:
-    """Let our own classifier learn for twenty epochs."""
-    patch.setattr(train, "schedule", lambda rows, steps: (max(16, rows // 8), 20))
+    """Let our own classifier learn for three epochs."""
+    patch.setattr(own, "_EPOCHS", 3)
 
 
 def shorten_surrogate(patch: pytest.MonkeyPatch, steps: int, rows: int) -> None:

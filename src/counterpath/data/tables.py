@@ -120,7 +120,8 @@ def _drawn_parquet(file: Path, most: int, seed: int) -> pd.DataFrame | None:
             inside = drawn[np.searchsorted(drawn, first) : np.searchsorted(drawn, first + len(batch))] - first
             kept.append(batch.take(pa.array(inside)))
             first += len(batch)
-        return pa.Table.from_batches(kept).to_pandas(split_blocks=True, self_destruct=True)
+        table: pd.DataFrame = pa.Table.from_batches(kept).to_pandas(split_blocks=True, self_destruct=True)
+        return table
     except pa.ArrowException:
         return None  # whole, the file gives the error that names it
 

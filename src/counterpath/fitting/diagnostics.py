@@ -90,8 +90,8 @@ class Quality:
 
     @property
     def beats_guessing(self) -> bool:
-        """Whether the rows show it, beyond chance."""
-        return self.auc_interval[0] > 0.5 and self.gain_interval[0] > 0
+        """Whether the rows show that it tells the classes apart, and nothing that its probabilities are worse."""
+        return self.auc_interval[0] > 0.5 and self.gain_interval[1] > 0
 
     def __str__(self) -> str:
         low, high = self.auc_interval
@@ -249,6 +249,8 @@ class Diagnostics:
         if quality is not None and not quality.beats_guessing:
             worse = quality.rows >= _FEW or quality.gain_interval[1] <= 0 or quality.auc_interval[1] <= 0.5
             text = f"Nothing shows that the model under explanation predicts better than guessing: {quality}."
+            if not quality.unseen:  # ours is to be trusted or not, theirs is what they want explained
+                worse, advice = False, "to see whether the model has the classes in the order of the labels."
             yield Finding(BAD if worse else FAIR, text, advice)
         elif self.accuracy is not None and self.accuracy < chance + 0.2 * (1 - chance):
             text = f"The model under explanation hardly knows the labels (balanced accuracy {self.accuracy:.2f})."

@@ -5,6 +5,7 @@ data decide: the linear part comes first, with the ridge penalty that predicts h
 nothing beside it, and is trained only as long as held-out rows gain; a temperature makes the probabilities honest.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,7 +13,7 @@ from functools import partial
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from counterpath.models.classifier import Beside, Classifier
 from counterpath.models.layers import update_batch_norm
@@ -167,7 +168,7 @@ def _fit_linear(task: _Task, penalty: float) -> tuple[Float[Tensor, "D k"], Floa
         return value
 
     with torch.enable_grad():
-        optimizer.step(loss)  # type: ignore[no-untyped-call]
+        optimizer.step(loss)
     return weight.detach(), bias.detach()
 
 
@@ -256,7 +257,7 @@ def _best_epoch(curves: Sequence[Sequence[Tensor]], parts: Sequence[tuple[_Task,
 def _temperature(task: _Task, logits: Tensor) -> float:
     """What to multiply logits by, so that their cross entropy is lowest."""
     low, high, count = _TEMPERATURES
-    factors = torch.logspace(torch.tensor(low).log10(), torch.tensor(high).log10(), count).tolist()
+    factors: list[float] = torch.logspace(math.log10(low), math.log10(high), count).tolist()
     return min(factors, key=lambda factor: float(task.loss(factor * logits.double())))
 
 
@@ -266,8 +267,9 @@ def _on_rows(classifier: Classifier, task: _Task, temperature: float) -> Classif
     beside = classifier.representation
     assert isinstance(beside, Beside)
     for layer in (beside.network[0], beside.linear):
-        layer.weight /= task.spread
-        layer.bias -= layer.weight @ task.mean
+        assert isinstance(layer, nn.Linear)
+        layer.weight.div_(task.spread)
+        layer.bias.sub_(layer.weight @ task.mean)
     for values in (classifier.head.weight, classifier.head.bias):
         values *= temperature
     return classifier

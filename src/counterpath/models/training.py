@@ -249,7 +249,7 @@ def _fingerprint(settings: list[Any], optimizer: torch.optim.Optimizer, identity
     digest.update(json.dumps([*settings, type(optimizer).__name__, defaults]).encode())
     for tensor in identity:
         digest.update(str((tuple(tensor.shape), tensor.dtype)).encode())
-        digest.update(tensor.detach().cpu().contiguous().numpy().reshape(-1))
+        digest.update(tensor.detach().cpu().contiguous().numpy().reshape(-1).data)
     return digest.hexdigest()
 
 
