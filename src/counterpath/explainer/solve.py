@@ -176,7 +176,10 @@ class Solver:
         tries += [(feasible, replace(options, avoid_unseen=False))] if options.avoid_unseen else []
         plans = self._plans(kept, target, options)
         for within, how in tries[1:]:
-            rows = (~plans.paths.found.view(-1, request.plans).any(1)).nonzero()[:, 0]
+            stuck = ~plans.paths.found.view(-1, request.plans).any(1)
+            if how is options:
+                stuck &= (within.fixed != kept.fixed).any(1)  # nothing is missing of the others
+            rows = stuck.nonzero()[:, 0]
             if len(rows) and not options.should_stop():
                 plans = plans.replace_rows(rows, self._plans(within.at(rows), target, how), request.plans)
         paths = plans.paths
