@@ -74,12 +74,20 @@ def test_rows_that_cannot_be_used_say_why_and_the_others_are_explained(fitted: E
     assert sum(found.status.values()) == len(some)
 
 
-def test_rows_outside_their_own_range_are_unusable(fitted: Explainer, some: pd.DataFrame) -> None:
+def test_rows_outside_a_range_are_led_into_it_unless_they_must_stay_within(
+    fitted: Explainer, some: pd.DataFrame
+) -> None:
     low, high = int(some["age"].quantile(0.3)), int(some["age"].quantile(0.7))
-    found = explain_rows(fitted, REQUEST | {"ranges": {"age": [low, high]}}, some).counterfactuals.to_pandas()
     outside = ~some["age"].between(low, high).to_numpy()
     assert outside.any()
-    assert (found["status"] == "unusable").tolist() == outside.tolist()
+    ended, stayed = (
+        explain_rows(fitted, REQUEST | {kind: {"age": [low, high]}}, some).counterfactuals.to_pandas()
+        for kind in ("ranges", "stay_within")
+    )
+    assert (stayed["status"] == "outside").tolist() == outside.tolist()
+    found = ended["status"].isin(["found", "crosses_gap", "already"])
+    assert found[outside].any()
+    assert ended["age"][found].between(low, high).all()
 
 
 def test_nothing_but_rows_that_cannot_be_used(fitted: Explainer, some: pd.DataFrame) -> None:

@@ -53,7 +53,7 @@ CONSTRAINTS = [
     (("--range", "age=20:60:80"), "'60:80' is no number"),
     (("--range", "age=60:20"), "the range of feature 'age' has low=60 above high=20; swap them?"),
     (("--range", "age=1:nan"), "expected a pair (low, high) of finite numbers"),
-    (("--range", "age=20:30"), "column 'age', row 0: 70 is outside the range that was asked for, from 20 to 30"),
+    (("--stay-within", "age=30:20"), "the range of feature 'age' has low=30 above high=20; swap them?"),
     (("--range", "age=20:", "--range", "age=:90"), "--range is there twice for feature 'age'"),
     (("--range", "job=boss|bos"), "unknown category in the range of feature 'job': 'bos' (did you mean 'boss'?)"),
     (("--range", "job="), "is []; expected the allowed ones of: 'boss', 'clerk', 'none'"),
@@ -80,7 +80,16 @@ def test_explain_refuses_constraints_that_cannot_be_used(
 OPTIONS = (
     *("--lock", "job, owner", "--lock", "owner", "--up", "age", "--down", "income", "--max-changes", "2"),
     *("--range", "age = 18:", "--range", "income=:1e6", "--range", "job=boss|clerk | none"),
-    *("--range", "owner=True|False", "--feature-cost", "age=3", "--feature-cost", "income=0.5"),
+    *(
+        "--range",
+        "owner=True|False",
+        "--stay-within",
+        "age=0:120",
+        "--feature-cost",
+        "age=3",
+        "--feature-cost",
+        "income=0.5",
+    ),
 )
 
 
@@ -93,6 +102,7 @@ RECORDED = {
         "job": ["boss", "clerk", "none"],
         "owner": [False, True],
     },
+    "stay_within": {"age": [0, 120]},
     "max_changes": 2,
     "feature_costs": {"age": 3, "income": 0.5},
     "plans": 1,
@@ -220,3 +230,21 @@ def test_the_steps_of_a_path_are_printed_below_its_row(
     shown = capsys.readouterr().out
     assert shown == f"{make_plans().to_text(steps=True)}\n"
     assert "1. education-num: 9 → 9.96; hours-per-week: 40 → 42.49382712 (p 0.31)\n" in shown
+
+
+def test_rejected_rows_come_first_and_may_stand_alone(
+    model_folder: Path, fitted: Explainer, loans: pd.DataFrame, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = loans.drop(columns="loan")
+    decided = fitted.predict(rows)
+    granted, refused = rows[decided == "yes"].head(12), rows[decided == "no"].head(1)
+    pd.concat([granted, refused]).to_csv(tmp_path / "rows.csv", index=False)
+    asked = ["explain", str(model_folder), str(tmp_path / "rows.csv"), "--target-class", "yes"]
+    assert main(asked) == 0
+    first = capsys.readouterr().out.splitlines()
+    assert first[0].startswith("Explanation of 13 rows: 1 found, 12 already")
+    assert first[1].startswith("12: found")
+    assert main([*asked, "--rejected-only"]) == 0
+    assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == ["Explanation of 1 row", "12"]
+    assert main([*asked, "--rejected-only", "--out", str(tmp_path / "out.csv")]) == 0
+    assert pd.read_csv(tmp_path / "out.csv")["status"].tolist() == ["found"]

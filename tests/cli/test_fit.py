@@ -1,6 +1,7 @@
 """`counterpath fit`."""
 
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -50,6 +51,39 @@ def test_fit_says_what_it_made_and_leaves_nothing_else(
         assert (folder / name).read_bytes() == (model_folder / name).read_bytes()
 
 
+def test_fit_replaces_a_model_only_if_it_is_told_to(
+    loans_file: Path, model_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(model_folder, folder)
+    before = (folder / "weights.safetensors").read_bytes()
+    again = ["fit", str(loans_file), *SMALL_FIT, "--seed", "1", "--out", str(folder)]
+    assert main(again) == 2
+    said = capsys.readouterr().err
+    assert "holds a model already" in said
+    assert "add --force to replace it, or give another --out" in said
+    assert (folder / "weights.safetensors").read_bytes() == before
+    assert main([*again, "--force", "--threshold", "yes=0.2"]) == 0
+    assert (folder / "weights.safetensors").read_bytes() != before
+    assert Explainer.load(folder).threshold == {"yes": 0.2}
+
+
+@pytest.mark.parametrize(
+    ("threshold", "said"),
+    [
+        ("1.5", "the threshold of class 'yes' is 1.5; expected a number between 0 and 1"),
+        ("maybe=0.2", "threshold has the class 'maybe', which does not exist"),
+        ("low", "--threshold 'low': 'low' is no number"),
+    ],
+)
+def test_a_threshold_that_cannot_be_is_refused(
+    loans_file: Path, tmp_path: Path, threshold: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ("--threshold", threshold, "--out", str(tmp_path / "model"))
+    assert main(["fit", str(loans_file), *SMALL_FIT, *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
 def test_fit_refuses_a_folder_with_other_things_before_it_trains(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -82,7 +116,7 @@ def test_a_killed_fit_goes_on_and_another_one_starts_over(
     training.mkdir()
     for name, content in left.items():
         (training / name).write_bytes(content)
-    assert main(["fit", str(loans_file), *SMALL_FIT, "--seed", "1", "--out", str(out)]) == 0
+    assert main(["fit", str(loans_file), *SMALL_FIT, "--seed", "1", "--force", "--out", str(out)]) == 0
     assert "belong to another fit" in capsys.readouterr().err
     assert not training.exists()
     assert Explainer.load(out).seed == 1

@@ -8,10 +8,11 @@ import pytest
 
 from counterpath.batch.running import SHARD_ROWS, STALL
 from counterpath.cli import COMMANDS, main
+from counterpath.cli.options import OWN_DECISION
 from counterpath.data.schema import Feature
 from counterpath.experiments.bench.run import PARTS, USUAL
 from counterpath.explainer.compare import COMPARED
-from counterpath.explainer.request import OTHER, Request
+from counterpath.explainer.request import OTHER
 from counterpath.explanation.result import MOST_PAGES
 from counterpath.explanation.tables import ALL, KEEPS
 
@@ -34,8 +35,8 @@ ATTRIBUTES = [name for name in Feature.__dataclass_fields__ if name != "name"]
 NAMED = {
     "schema": [f"attributes: {', '.join(ATTRIBUTES)}."],
     "fit": [f"attributes: {', '.join(ATTRIBUTES)}."],
-    "explain": ["|".join(KEEPS), f"({ALL})", f"({OTHER})", f"({Request().confidence})", f"({MOST_PAGES})"],
-    "evaluate": [f"[default: {','.join(COMPARED)}]", f"({OTHER})", f"[default: {Request().confidence}]"],
+    "explain": ["|".join(KEEPS), f"({ALL})", f"({OTHER})", f"({OWN_DECISION})", f"({MOST_PAGES})"],
+    "evaluate": [f"[default: {','.join(COMPARED)}]", f"({OTHER})", f"({OWN_DECISION})"],
     "batch": [f"({SHARD_ROWS['cpu']}, on a GPU {SHARD_ROWS['cuda']})", f"[default: {STALL}]"],
     "bench": [f"commas: {', '.join(PARTS)}.", f"[default: {','.join(USUAL)}]"],
 }

@@ -24,6 +24,7 @@ def test_names_may_hold_the_signs_that_separate_them() -> None:
         up=["at,a,b"],
         down=[],
         ranges=["c=d=1:2", "c=<=50K|x|y", "at=10:30:11:00", "a,b=-3:", " blank=:2.5"],
+        stay_within=["c=d=0:9"],
         feature_costs=["c=d=2", "c=3"],
     ).constraints(schema)
     assert parsed == {
@@ -37,6 +38,22 @@ def test_names_may_hold_the_signs_that_separate_them() -> None:
             "a,b": [-3, None],
             " blank": [None, 2.5],
         },
+        "stay_within": {"c=d": [0, 9]},
         "max_changes": None,
         "feature_costs": {"c=d": 2, "c": 3},
     }
+
+
+@pytest.mark.parametrize(
+    ("text", "ends"),
+    [
+        ("2013-01-01:2014-01-01", ["2013-01-01", "2014-01-01"]),
+        ("2013-01-01:", ["2013-01-01", None]),
+        (":2014-01-01 10:00", [None, "2014-01-01 10:00"]),
+        ("2013-01-01 10:00:2014-01-01T11:00:05", ["2013-01-01 10:00", "2014-01-01T11:00:05"]),
+        ("soon:later", ["soon", "later"]),
+    ],
+)
+def test_ranges_of_dates_may_have_times_of_day(text: str, ends: list[str | None]) -> None:
+    schema = Schema((Feature("day", "date"),))
+    assert RequestOptions(ranges=[f"day={text}"]).constraints(schema)["ranges"] == {"day": ends}

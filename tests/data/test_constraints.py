@@ -86,7 +86,8 @@ def test_constraints_are_parsed_to_plain_values_in_one_order():
     ]
     assert parsed.bounded
     assert Constraints.from_json(json.loads(json.dumps(parsed.to_json()))) == parsed
-    assert list(parsed.to_json()) == ["feature_costs", "directions", "lock", "unlock", "max_changes", "ranges"]
+    kinds = ["feature_costs", "directions", "lock", "unlock", "max_changes", "ranges", "stay_within"]
+    assert list(parsed.to_json()) == kinds
     assert list(parsed.to_json()["directions"]) == ["age", "size"]
     assert Constraints.of(SCHEMA, **parsed.to_json()) == parsed
 
@@ -246,13 +247,31 @@ def test_outside_the_training_range_the_factual_is_its_own_bound():
 @pytest.mark.parametrize(
     ("wanted", "message"),
     [
-        ({"age": (20, 35)}, "column 'age', row b: 79 is outside the range that was asked for, from 20 to 35; widen"),
-        ({"income": (2000, None)}, "column 'income', row d: 844.75 is outside .* asked for, at least 2000; widen"),
-        ({"income": (None, 2226)}, "column 'income', row b: 62345.67 is outside .*, at most 2226; widen"),
-        ({"size": ("large", "huge")}, "column 'size', row d: 'small' is outside .*, from 'large' to 'huge'; widen"),
+        ({"age": (20, 35)}, "age is 79, outside of where it must stay, from 20 to 35."),
+        ({"income": (2000, None)}, "income is 844.75, outside of where it must stay, at least 2000."),
+        ({"income": (None, 2226)}, "income is 62345.67, outside of where it must stay, at most 2226."),
+        ({"size": ("large", "huge")}, "size is 'small', outside of where it must stay, from 'large' to 'huge'."),
         ({"job": ["none", "clerk"]}, None),
-        ({"job": ["boss", "none"]}, "column 'job', row b: 'clerk' is outside .*, 'boss' or 'none'; widen"),
-        ({"owner": [True]}, "column 'owner', row b: False is outside .*, True; widen"),
+        ({"job": ["boss", "none"]}, "job is 'clerk', outside of where it must stay, 'boss' or 'none'."),
+        ({"owner": [True]}, "owner is False, outside of where it must stay, True."),
+    ],
+)
+def test_who_is_outside_of_where_to_stay_is_hopeless_and_who_is_outside_a_range_enters_it(
+    wanted: dict[str, Any], message: str | None
+):
+    rows = TRAIN.iloc[1:]
+    stay, end = bounds(rows, stay_within=wanted), bounds(rows, ranges=wanted)
+    assert torch.equal(stay.lower, end.lower)
+    assert torch.equal(stay.upper, end.upper)
+    assert end.hopeless == {}
+    assert set(stay.hopeless) == set((~end.hold(ENCODER.encode(rows))).nonzero()[:, 0].tolist())
+    assert (message in stay.hopeless.values()) if message else not stay.hopeless
+
+
+@pytest.mark.parametrize("kind", ["ranges", "stay_within"])
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
         (
             {"job": ["pilot"]},
             "feature 'job' must be 'pilot', which no training row is; these are: 'boss', 'clerk', 'none'",
@@ -260,12 +279,31 @@ def test_outside_the_training_range_the_factual_is_its_own_bound():
         ({"size": ("medium", "medium")}, "feature 'size' must be from 'medium' to 'medium', which no training row is"),
     ],
 )
-def test_a_factual_outside_its_own_range_is_named(wanted: dict[str, Any], message: str | None):
-    if message is None:
-        bounds(TRAIN.iloc[1:], ranges=wanted)
-        return
+def test_a_range_that_nobody_is_in_is_refused(kind: str, wanted: dict[str, Any], message: str):
     with pytest.raises(InputError, match=message):
-        bounds(TRAIN.iloc[1:], ranges=wanted)
+        bounds(TRAIN.iloc[1:], **{kind: wanted})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"lock": ["age"]}, "age is 40, and must become at most 30, but is locked."),
+        ({"directions": {"age": "up"}}, "age is 40, and must become at most 30, but may only go up."),
+        ({"max_changes": 1, "ranges": {"job": ["none"]}}, "more of age, job have to change than max_changes=1 allows."),
+        ({"stay_within": {"age": (35, None)}}, "age is 40, and must become at most 30, but nothing that it may become"),
+        ({"directions": {"age": "down"}}, None),
+        ({"max_changes": 1}, None),
+    ],
+)
+def test_who_cannot_enter_a_range_is_hopeless(options: dict[str, Any], message: str | None):
+    found = bounds(ONE.assign(job="boss"), **options | {"ranges": {"age": (None, 30)} | options.get("ranges", {})})
+    assert list(found.hopeless) == ([] if message is None else [0])
+    assert message is None or found.hopeless[0].startswith(message)
+
+
+def test_an_immutable_feature_cannot_enter_a_range():
+    found = bounds(ONE.assign(sex="f"), ranges={"sex": ["m"]})
+    assert found.hopeless == {0: "sex is 'f', and must become 'm', but is immutable."}
 
 
 def test_short_floats_are_compared_as_they_are_stored():

@@ -150,3 +150,15 @@ def test_every_kind_makes_a_feature(name):
     feature = Feature("a", name, categories=categories)
     assert feature.categories == categories
     assert Schema.from_json(json.loads(json.dumps(Schema((feature,)).to_json()))) == Schema((feature,))
+
+
+def test_columns_may_be_ignored():
+    features = (Feature("age", "integer"),)
+    schema = Schema(features, ignored={"id": "identifies rows"})
+    assert Schema.from_json(json.loads(json.dumps(schema.to_json()))) == schema
+    assert Schema.from_json({"features": [{"name": "age", "kind": "integer"}], "ignored": ["id"]}).ignored == {"id": ""}
+    for wrong in ("id", ["age"]):
+        with pytest.raises(InputError, match=r"ignored .*; expected"):
+            Schema(features, ignored=wrong)
+    with pytest.raises(InputError, match="ignored has names of columns"):
+        Schema.from_json({"features": [{"name": "age", "kind": "integer"}], "ignored": "id"})

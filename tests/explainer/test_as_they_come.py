@@ -21,7 +21,9 @@ from tests.batch.inline import Inline
 from tests.service.conftest import service
 from tests.tables import small
 
-pytestmark = pytest.mark.filterwarnings("ignore:The generative model:counterpath.utils.errors.CounterpathWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:The(se numbers| generative model):counterpath.utils.errors.CounterpathWarning"
+)
 CODES = {-7.0: "never late", -8.0: "no usable record"}
 """Of the months since somebody was late: no number says that they never were."""
 

@@ -14,7 +14,7 @@ import pytest
 import counterpath as cp
 from counterpath import Explanation, StatusCode
 from counterpath.fitting import persistence
-from counterpath.utils.errors import InputError, StoreError
+from counterpath.utils.errors import CounterpathWarning, InputError, StoreError
 from tests.tables import LABEL, features, mixed, small
 
 pytestmark = pytest.mark.filterwarnings("ignore:The :counterpath.utils.errors.CounterpathWarning")
@@ -100,6 +100,22 @@ def test_an_unknown_category_is_told_and_the_others_are_explained(
         found.path("p4")
     again = Explanation.from_json(found.to_json())
     pd.testing.assert_frame_equal(again.counterfactuals, found.counterfactuals)
+
+
+def test_an_unknown_category_concerns_only_its_row_in_a_prediction(quick: cp.Explainer, rows: pd.DataFrame) -> None:
+    asked = _with(rows, 4, "city", "Z")
+    said = (
+        rf"1 of {len(rows)} rows have a category .* not predicted .*column 'city', row p4: 'Z' is not a known category"
+    )
+    with pytest.warns(CounterpathWarning, match=said):
+        probabilities = quick.predict_proba(asked)
+    with pytest.warns(CounterpathWarning, match=said):
+        predicted = quick.predict(asked)
+    assert probabilities.loc["p4"].isna().all()
+    assert predicted["p4"] is pd.NA
+    others = rows.drop(index="p4")
+    pd.testing.assert_frame_equal(probabilities.drop(index="p4"), quick.predict_proba(others))
+    assert predicted.drop(index="p4").tolist() == quick.predict(others).tolist()
 
 
 def test_all_rows_may_have_an_unknown_category(quick: cp.Explainer, rows: pd.DataFrame) -> None:

@@ -184,7 +184,7 @@ def test_the_paths_of_a_group_do_not_outlive_it(
         pass  # what is computed once is there from now on
     watched = Watched(solver.solve(rows, torch.arange(len(rows))))
     described = {"method": "rsgd", "target_class": "low", "confidence": 0.5, "paths": keep}
-    result = assemble(models, rows, [[]] * len(rows), [""] * len(rows), watched, request, described, "", {}, 0.0)
+    result = assemble(models, rows, [[]] * len(rows), [""] * len(rows), watched, request, described, None, "", {}, 0.0)
     groups, paths = sum(watched.group[1:]), sum(watched.paths[1:])
     assert len(watched.group) >= 5
     assert paths > 4 * groups

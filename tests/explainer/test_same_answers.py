@@ -94,8 +94,8 @@ def test_tables_of_other_libraries_get_the_same_answers(
     assert callable(convert)
     asked = quick.explain(convert(plain), "low")
     expected = quick.explain(plain, "low")
-    assert asked.counterfactuals.to_dict() == expected.counterfactuals.to_dict()
-    pd.testing.assert_frame_equal(asked.status, expected.status)
+    assert asked.pandas.counterfactuals.to_dict() == expected.counterfactuals.to_dict()
+    pd.testing.assert_frame_equal(asked.pandas.status, expected.status)
     one, other = (
         small(**QUICK).fit(table, LABEL, schema=quick.schema_)
         for table in (people, convert(people.reset_index(drop=True)))

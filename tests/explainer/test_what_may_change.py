@@ -8,7 +8,6 @@ import pytest
 
 import counterpath as cp
 from counterpath.explanation import Explanation, StatusCode, wording
-from counterpath.utils.errors import InputError
 from tests.explainer.conftest import shorten_surrogate
 from tests.tables import LABEL, features, small
 
@@ -101,12 +100,6 @@ def test_a_limit_that_binds_is_named(explainer: cp.Explainer, rows: pd.DataFrame
     assert bound[short].any()
     assert result.status.loc[bound, "reason"].str.contains("only one feature may change|and 1 more").all()
     assert (result.changed.sum(axis=1) <= 1).all()
-
-
-def test_a_row_with_several_labels_is_named_by_plain_values(explainer: cp.Explainer, rows: pd.DataFrame) -> None:
-    labels = pd.MultiIndex.from_arrays([["north"] * len(rows), np.arange(len(rows))])
-    with pytest.raises(InputError, match=r"row \('north', 0\): \d is outside the range"):
-        explainer.explain(rows.set_axis(labels), ranges={"children": (20, None)})
 
 
 def test_who_asks_for_more_than_there_is_comes_no_less_far(explainer: cp.Explainer, people: pd.DataFrame) -> None:
@@ -239,8 +232,3 @@ def test_a_model_that_can_only_be_asked_is_asked_about_the_row_as_returned(
     assert (wanted[found] >= 0.5).all()
     last = result.paths.groupby("row").tail(1)["probability"].to_numpy()
     np.testing.assert_allclose(last, result.outcome["probability_after"], rtol=0, atol=1e-6)
-
-
-def test_a_person_outside_their_own_range_is_refused(explainer: cp.Explainer, rows: pd.DataFrame) -> None:
-    with pytest.raises(InputError, match=r"'score', row p0: .* is outside the range that was asked for"):
-        explainer.explain(rows, ranges={"score": (rows["score"].iloc[0] + 1, None)})

@@ -1,4 +1,5 @@
 import numpy as np
+import pandas as pd
 import pytest
 
 from counterpath.explanation import Explanation, StatusCode, path_columns
@@ -108,8 +109,17 @@ def test_the_terminal_view_says_it_all_in_a_few_lines(explanation: Explanation) 
         "ann: found p 0.17 → 0.52 | education-num 9 → 11.4; hours-per-week 40 → 46.2345678; "
         "marital-status Non-Married → Married"
     )
-    assert lines[1] == "bob: already p 0.83 → 0.83 | no change"
-    assert lines[4].startswith("eva: unknown_category | marital-status is 'Complicated'")
+    assert lines[3].startswith("eva: unknown_category | marital-status is 'Complicated'")
+    assert lines[4] == "bob: already p 0.83 → 0.83 | no change"  # who needs nothing comes last
+
+
+def test_of_many_rows_those_are_shown_for_whom_something_would_have_to_change(explanation: Explanation) -> None:
+    lines = str(explanation.select([*["bob"] * 12, "ann"])).splitlines()
+    assert [line.split(":")[0] for line in lines[1:4]] == ["ann", "bob", "bob"]
+    assert lines[-1] == "… and 3 more"
+    some = explanation.rejected()
+    assert some.factuals.index.tolist() == ["ann", "cem", "dee", "eva"]
+    pd.testing.assert_frame_equal(some.path("cem"), explanation.path("cem"))
 
 
 def test_the_terminal_view_stops_after_ten_rows(explanation: Explanation) -> None:

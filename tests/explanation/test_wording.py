@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from counterpath.data import Feature
 from counterpath.data.status import BindingConstraint, Cause, Status
-from counterpath.explanation import Explanation, StatusCode
+from counterpath.explanation import Explanation, StatusCode, wording
 from counterpath.explanation.wording import (
     Change,
     Person,
@@ -28,6 +28,7 @@ from counterpath.explanation.wording import (
     shown,
     value,
 )
+from counterpath.search.measures import MEASURES
 from tests.explanation.conftest import make, make_plans
 
 KINDS = ("immutable", "lock", "not_actionable", "up", "down", "range", "max_changes")
@@ -277,8 +278,8 @@ def test_a_category_without_a_label_is_itself() -> None:
         ({"classes": 2, "target": "other"}, "The model predicts 0 (95 %).", "It would predict 1 (60 %) if"),
         (
             {"before": "1", "p_before": 0.55, "p_after": 0.999},
-            "The model predicts 1 (55 %).",
-            "predict 1 (over 99 %) if",
+            "The model predicts 1 already (55 %).",
+            "It would be surer (over 99 %) if",
         ),
     ],
 )
@@ -375,10 +376,10 @@ def test_a_persons_plans_are_together_in_a_terminal(plans: Explanation) -> None:
         "ann, plan 1 of 3: found p 0.17 → 0.52",
         "     plan 2 of 3: found p 0.17 → 0.52",
         "     plan 3 of 3: found p 0.17 → 0.52",
-        "bob: already p 0.83 → 0.83",
         "cem, plan 1 of 3: found p 0.30 → 0.61",
         "     plan 2 of 3: found p 0.30 → 0.61",
         "     plan 3 of 3: no_other_plan",
+        "dee: not_found p 0.05 → 0.41",
         "… and 2 more",
     ]
     missed = str(plans.select("dee")).splitlines()[1]
@@ -430,9 +431,28 @@ def test_people_with_equal_labels_are_not_mixed_up() -> None:
     assert [line.split(":")[0] for line in lines[1:]] == [
         "a, plan 1 of 2",
         "   plan 2 of 2",
-        "a",
         "a, plan 1 of 2",
         "   plan 2 of 2",
         "a",
         "a",
+        "a",
     ]
+
+
+def test_units_name_what_counts_on_a_log_scale() -> None:
+    plain = make().schema
+    logs = plain.replace("hours-per-week", transform="log1p", label="Hours")
+    assert "log" not in " ".join(wording.units(plain).values())
+    assert wording.units(logs)["l1"] == "1 is the whole range of one feature, or another category; Hours on a log scale"
+    assert wording.units(logs)["l1_mad"] == wording.units(plain)["l1_mad"]
+    assert wording.meanings(logs)["ld"].text.endswith("; Hours on a log scale")
+    assert make(schema=logs).units()["ld_sq"].endswith("Hours on a log scale")
+    assert set(MEASURES) <= set(wording.UNITS)
+
+
+def test_who_has_the_decision_already_would_be_surer(explanation: Explanation) -> None:
+    (ann,) = explanation._describe([0])
+    surer = dataclasses.replace(ann, before="1", after="1", p_before=0.75, p_after=0.91, classes=2)
+    assert surer.sentence.startswith("The model predicts 1 already (75 %). It would be surer (91 %) if ")
+    less = dataclasses.replace(surer, p_after=0.7)  # a range leads away from what the model likes most
+    assert less.sentence.startswith("The model predicts 1 already (75 %). It would still do so (70 %) if ")

@@ -72,26 +72,29 @@ def test_constraints_become_arguments_of_a_request(explainer: cp.Explainer) -> N
         "size": FeatureConstraint(low="small", high="large"),
         "children": FeatureConstraint(locked=True, cost=2),
         "debt": FeatureConstraint(direction="down", high=900),
-        "score": FeatureConstraint(),
+        "score": FeatureConstraint(low=3, stays=True),
+        "member": FeatureConstraint(stays=True),
     }
     assert request_arguments(explainer.schema_, constraints) == {
         "lock": ("children",),
         "unlock": (),
         "directions": {"debt": "down"},
         "ranges": {"city": ("A", "B"), "size": ("small", "large"), "debt": (None, 900)},
+        "stay_within": {"score": (3, None)},
         "feature_costs": {"children": 2},
     }
     summaries = {name: constraint.summary(explainer.schema_[name]) for name, constraint in constraints.items()}
     assert summaries["debt"] == "only down, –900"
     assert summaries["children"] == "locked, cost 2"
-    assert summaries["score"] == ""
+    assert summaries["score"] == "3–, always"
+    assert summaries["member"] == ""
 
 
 def test_what_people_cannot_change_is_locked_unless_it_is_unlocked(explainer: cp.Explainer) -> None:
     schema = explainer.schema_.replace("city", actionable=False).replace("sex", immutable=True, actionable=False)
     default = {feature.name: FeatureConstraint.default(feature) for feature in schema}
     assert [name for name, constraint in default.items() if constraint.locked] == ["city"]
-    nothing = {"lock": (), "unlock": (), "directions": {}, "ranges": {}, "feature_costs": {}}
+    nothing = {"lock": (), "unlock": (), "directions": {}, "ranges": {}, "stay_within": {}, "feature_costs": {}}
     assert request_arguments(schema, default) == nothing
     asked = default | {"city": FeatureConstraint(allowed=("A",)), "debt": FeatureConstraint(locked=True)}
     arguments = request_arguments(schema, asked)
@@ -116,8 +119,10 @@ def test_errors_of_values_and_constraints_are_named(explainer: cp.Explainer, peo
     assert "missing" in value_error(explainer, schema["score"], None, "p0")
     free = FeatureConstraint(cost=None)
     assert "expected a positive number" in constraint_error(explainer, schema["score"], free, row)
-    beyond = FeatureConstraint(low=float(row["score"].iloc[0]) + 1)
-    assert "outside the range" in constraint_error(explainer, schema["score"], beyond, row)
+    end = FeatureConstraint(low=float(row["score"].iloc[0]) + 1)
+    assert constraint_error(explainer, schema["score"], end, row) == ""  # the path leads there
+    beyond = replace(end, stays=True)
+    assert "outside of where it must stay" in constraint_error(explainer, schema["score"], beyond, row)
     assert constraint_error(explainer, schema["score"], beyond, None) == ""
 
 

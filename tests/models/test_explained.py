@@ -7,11 +7,12 @@ import torch
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 
-from counterpath.data import Encoder, Schema
+from counterpath.data import Encoder, Feature, Schema
 from counterpath.models.classifier import blockwise_proba
 from counterpath.models.explained import (
     ExplainedModel,
     black_box_proba,
+    check_ignored,
     class_labels,
     encode_labels,
     predict_proba,
@@ -145,3 +146,74 @@ def test_models_have_a_name() -> None:
     assert qualified_name(LogisticRegression()) == "sklearn.linear_model._logistic.LogisticRegression"
     assert qualified_name(torch.nn.Linear(1, 1)) == "torch.nn.modules.linear.Linear"
     assert qualified_name(encode_labels) == "counterpath.models.explained.encode_labels"
+
+
+def test_a_model_must_not_need_a_column_that_is_left_out() -> None:
+    model, ignored = DummyClassifier(), Schema((Feature("a", "continuous"),), ignored=["b"])
+    check_ignored(model.fit(FRAME[["a"]], [0, 1, 1]), ignored)
+    check_ignored(len, ignored)
+    with pytest.raises(InputError, match=r"DummyClassifier was trained with columns that the schema ignores: b; train"):
+        check_ignored(model.fit(FRAME, [0, 1, 1]), ignored)
+
+
+@pytest.fixture(scope="module")
+def labelled() -> tuple[pd.DataFrame, np.ndarray]:
+    random = np.random.default_rng(100)
+    frame = pd.DataFrame(
+        {"a b": random.normal(size=200), "c": random.integers(0, 5, 200), "d": random.normal(size=200)}
+    )
+    return frame, np.digitize(frame["a b"] + 0.3 * frame["c"], [0.2, 1.0])
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("objective", ["binary:logistic", "binary:logitraw", "multi:softprob", "multi:softmax"])
+def test_a_booster_of_xgboost_gives_probabilities(
+    labelled: tuple[pd.DataFrame, np.ndarray], objective: str, named: bool
+) -> None:
+    xgboost = pytest.importorskip("xgboost")
+    frame, label = labelled
+    several = objective.startswith("multi")
+    data = xgboost.DMatrix(frame if named else frame.to_numpy(), label if several else label > 0)
+    plain = "multi:softprob" if several else "binary:logistic"
+    given, expected = (
+        xgboost.train(
+            {"objective": each, "base_score": 0.5, "seed": 0} | ({"num_class": 3} if several else {}), data, 5
+        )
+        for each in (objective, plain)
+    )
+    found = predict_proba(given, frame[["d", "c", "a b"]] if named else frame)
+    assert found.shape == (200, 3 if several else 2)
+    if objective == plain:
+        np.testing.assert_allclose(found if several else found[:, 1], expected.predict(data), atol=1e-6)
+    assert (found.argmax(1) == (label if several else label > 0)).mean() > 0.9
+    with pytest.raises(InputError, match=r"trained on 3 features, and the table (lacks 'c'|has 2 columns)"):
+        predict_proba(given, frame.drop(columns="c"))
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("objective", ["binary", "multiclass"])
+def test_a_booster_of_lightgbm_gives_probabilities(
+    labelled: tuple[pd.DataFrame, np.ndarray], objective: str, named: bool
+) -> None:
+    lightgbm = pytest.importorskip("lightgbm")
+    frame, label = labelled
+    several = objective == "multiclass"
+    data = lightgbm.Dataset(frame if named else frame.to_numpy(), label if several else label > 0)
+    settings = {"objective": objective, "verbose": -1, "num_threads": 1} | ({"num_class": 3} if several else {})
+    booster = lightgbm.train(settings, data, 20)
+    expected = booster.predict(frame if named else frame.to_numpy())
+    found = predict_proba(booster, frame[["d", "c", "a b"]] if named else frame)
+    np.testing.assert_allclose(found if several else found[:, 1], expected)
+    with pytest.raises(InputError, match=r"trained on 3 features, and the table (lacks 'c'|has 2 columns)"):
+        predict_proba(booster, frame.drop(columns="c"))
+
+
+def test_a_booster_that_gives_no_probabilities_is_refused(labelled: tuple[pd.DataFrame, np.ndarray]) -> None:
+    lightgbm, xgboost = pytest.importorskip("lightgbm"), pytest.importorskip("xgboost")
+    frame, label = labelled
+    tree = xgboost.train({"objective": "reg:squarederror"}, xgboost.DMatrix(frame, label), 1)
+    with pytest.raises(InputError, match="XGBoost booster has the objective 'reg:squarederror', which gives no prob"):
+        predict_proba(tree, frame)
+    tree = lightgbm.train({"objective": "regression", "verbose": -1}, lightgbm.Dataset(frame, label), 1)
+    with pytest.raises(InputError, match="LightGBM booster has the objective 'regression', which gives no prob"):
+        predict_proba(tree, frame)

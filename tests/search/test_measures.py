@@ -17,6 +17,7 @@ from counterpath.search.measures import (
     instability,
     path_distance_to_data,
     path_length,
+    spreads,
     turning,
 )
 
@@ -43,7 +44,8 @@ def _probability(x: Tensor) -> Tensor:
 def _case(factual: Tensor, counterfactual: Tensor, confidence: float = 0.5) -> Case:
     seen = Combinations.fit(ENCODER, TRAIN)
     end = ENCODER.round(counterfactual)
-    return Case(factual, end, _probability, ENCODER, Neighbours(TRAIN), confidence, combinations=seen)
+    found = spreads(ENCODER, TRAIN)
+    return Case(factual, end, _probability, ENCODER, Neighbours(TRAIN), confidence, combinations=seen, spreads=found)
 
 
 def test_every_measure_on_a_row_worked_out_by_hand() -> None:
@@ -57,6 +59,7 @@ def test_every_measure_on_a_row_worked_out_by_hand() -> None:
         "copy": 0,
         "l0": 4.0,
         "l1": 3.0,
+        "l1_mad": 4.0,  # the age by 20, the gain by 9, which are their MADs; and two categories
         "l2": math.sqrt(2.5),
         "l2_sq": 2.5,
         "linf": 1.0,
@@ -142,3 +145,36 @@ def test_instability_is_relative_to_the_move_of_the_start() -> None:
     start, end = torch.zeros(4, 2), torch.ones(4, 2)
     assert instability(end, end + 0.2, start, start + 0.1) == pytest.approx(2.0)
     assert instability(end, end, start, start + 0.1) == 0.0
+
+
+def test_what_is_redundant_is_so_at_the_asked_confidence() -> None:
+    start, end = torch.tensor([[0.0, 0.0, 1.0, 0.0]]), torch.tensor([[0.5, 1.0, 1.0, 1.0]])
+    counts = [int(MEASURES["redundancy"](_case(start, end, confidence))) for confidence in (0.5, 0.7)]
+    assert counts == [2, 1]  # with 0.7 asked, the gain is needed
+
+
+def test_a_spread_is_that_of_original_units_and_never_zero() -> None:
+    frame = pd.DataFrame({"gain": [0.0, 0.0, 0.0, 0.0, 50.0], "same": [3.0] * 5, "sex": ["f", "m", "f", "m", "f"]})
+    schema = Schema(
+        (
+            Feature("gain", "continuous", transform="log1p"),
+            Feature("same", "continuous"),
+            Feature("sex", "binary", categories=("f", "m")),
+        )
+    )
+    encoder = Encoder.fit(frame, schema)
+    found = spreads(encoder, encoder.encode(frame)).tolist()
+    assert found[:2] == pytest.approx([10, 1])
+    assert math.isnan(found[2])
+
+
+def test_a_code_is_no_number_of_a_spread_and_leaving_it_counts_once() -> None:
+    frame = pd.DataFrame({"since": [-7.0, 10.0, 20.0, 40.0, -7.0]})
+    schema = Schema((Feature("since", "continuous", codes={-7: "never"}),))
+    encoder = Encoder.fit(frame, schema)
+    rows = encoder.encode(frame)
+    found = spreads(encoder, rows)
+    assert found.tolist() == pytest.approx([10])
+    before, after = rows[[1, 0, 2]], rows[[3, 1, 2]]
+    case = Case(before, after, lambda x: x[:, 0], encoder, Neighbours(rows), spreads=found)
+    assert MEASURES["l1_mad"](case).tolist() == pytest.approx([3, 1, 0])

@@ -11,8 +11,9 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from counterpath.data.schema import KINDS, Schema
+from counterpath.data.schema import KINDS, Feature, Schema
 from counterpath.data.status import FOUND, StatusCode
+from counterpath.data.times import DATE
 from counterpath.explainer.explainer import Explainer
 from counterpath.explanation import Explanation
 from counterpath.explanation.io import STATUS_TYPES
@@ -88,10 +89,17 @@ def _feature_fields(schema: Schema, reserved: Sequence[str]) -> list[tuple[str, 
     columns = feature_columns(schema.names, reserved)
     return [
         (columns[name], _common_type(list(schema[name].categories), f"the categories of {name!r}"))
-        if (kind := KINDS[schema[name].kind]).categories is not None
-        else (columns[name], pa.int64() if kind.whole else pa.float64())
+        if KINDS[schema[name].kind].categories is not None
+        else (columns[name], _number_type(schema[name]))
         for name in schema.names
     ]
+
+
+def _number_type(feature: Feature) -> pa.DataType:
+    """The type of a column of numbers or times; a date that is text stays text."""
+    if KINDS[feature.kind].times:
+        return pa.string() if feature.format else pa.timestamp("us") if feature.kind == DATE else pa.duration("us")
+    return pa.int64() if KINDS[feature.kind].whole else pa.float64()
 
 
 def _common_type(values: list[Any], what: str) -> pa.DataType:
@@ -241,6 +249,8 @@ def _table(schema: pa.Schema, columns: Mapping[str, Any]) -> pa.Table:
         values = columns.get(field.name)
         if values is None:
             values = pa.nulls(len(columns["row"]), field.type)
+        elif pa.types.is_temporal(field.type) and not isinstance(values, pa.Array):
+            values = pa.array(list(values), from_pandas=True).cast(field.type)  # dates become times
         elif isinstance(values, list) or (not isinstance(values, pa.Array) and values.dtype == object):
             values = pa.array(values, field.type, from_pandas=True)
         elif not isinstance(values, pa.Array):

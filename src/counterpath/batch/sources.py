@@ -293,7 +293,7 @@ def _read_csv(source: Source, shard: Shard, schema: Schema, ids: Sequence[str]) 
 def _values(column: pd.Series, feature: Feature) -> pd.Series:
     """The values of a feature that are written in a column; what is none stays as it is written."""
     codes, texts = pd.factorize(column)
-    is_number = KINDS[feature.kind].categories is None
+    is_number = KINDS[feature.kind].categories is None and not KINDS[feature.kind].times  # times stay text
     # Categories by how they are written; true and false in all forms that pandas reads.
     known = {f(f"{one}"): one for one in feature.categories if isinstance(one, bool) for f in (str.lower, str.upper)}
     known |= {str(category): category for category in feature.categories}

@@ -26,7 +26,8 @@ _LEGEND = (
     "across a gap in the data. The rest are means over n rows: l0 (features changed), l1, l2_sq, ld_sq (squared\n"
     "distance to the nearest training row), copy (equal to a training row), ynn (share of the nearest training rows\n"
     "with the same decision), conf. (probability of the target class), steps, viol. (how many immutable features\n"
-    "changed; immutable here: {}). sec.: for all rows."
+    "changed; immutable here: {}). sec.: for all rows. l1, l2 and ld are between encoded rows: 1 is the whole range\n"
+    "of a feature, or another category{}."
 )
 
 
@@ -35,7 +36,9 @@ def evaluate(
     model_folder: options.ModelFolder,
     file: Annotated[str, typer.Argument(help="A table with labels; - is CSV on standard input.")],
     target_class: options.TargetClass = None,
-    confidence: Annotated[float, typer.Option(help=options.CONFIDENCE)] = 0.5,
+    confidence: Annotated[
+        float | None, typer.Option(help=options.CONFIDENCE, show_default=options.OWN_DECISION)
+    ] = None,
     rows: Annotated[int, typer.Option(help="The most rows to explain, chosen at random.")] = 500,
     methods: Annotated[
         str, typer.Option(help="What to compare, separated by commas.")
@@ -81,7 +84,8 @@ def evaluate(
         )
     comparison = compare(explainer, explained, target, methods=compared, confidence=confidence)
     kind = "rightly classified" if target == OTHER else f"rightly not classified as {target}"
-    show(f"\nCompared on {len(explained):,} of {len(rejected):,} rows that are {kind}, at confidence {confidence:g}:\n")
+    level = "as the model decides" if confidence is None else f"at confidence {confidence:g}"
+    show(f"\nCompared on {len(explained):,} of {len(rejected):,} rows that are {kind}, {level}:\n")
     show_comparison(comparison)
     if out is not None and is_report:
         # The method of the model is what it was fitted for; where it was not compared, the first one that was.
@@ -119,12 +123,15 @@ def check_labelled(table: "pd.DataFrame", file: str, target: str | None) -> None
 
 def show_comparison(comparison: "Comparison") -> None:
     """Print both tables of a comparison, and what their columns are."""
+    from counterpath.explanation import wording
     from counterpath.explanation.summary import both_tables
 
     for title, table in both_tables(comparison.results, comparison.seconds).items():
         show_table(title, format_table(table).rename(columns=_SHORT).to_dict("records"))
     schema = next(iter(comparison.results.values())).schema
-    show(_LEGEND.format(", ".join(schema[name].title for name in schema.immutable) or "none"))
+    immutable = ", ".join(schema[name].title for name in schema.immutable) or "none"
+    scaled = wording.scales(schema)
+    show(_LEGEND.format(immutable, f"; {scaled}" if scaled else ""))
 
 
 def without_unknown_categories(explainer: "Explainer", table: "pd.DataFrame") -> "pd.DataFrame":

@@ -24,6 +24,9 @@ def explain(
     model_folder: options.ModelFolder,
     rows: Annotated[str, typer.Argument(help="A table like the training table; - is CSV on standard input.")],
     given: options.RequestOptions,
+    rejected_only: Annotated[
+        bool, typer.Option("--rejected-only", help="Leave out rows that already have the decision.")
+    ] = False,
     steps: Annotated[bool, typer.Option("--steps", help="Print the steps of each path below its row.")] = False,
     drop: options.Columns = "",
     model: options.UserModel = None,
@@ -61,6 +64,8 @@ def explain(
         result = explainer.solve(table, given.request(explainer))
     else:
         result = explainer.repeat(given.recorded, table)
+    if rejected_only:
+        result = result.rejected()
     if out is None:
         show(result.to_text(steps))
     elif is_report:

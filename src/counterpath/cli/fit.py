@@ -27,6 +27,14 @@ def fit(
     drop: options.Columns = "",
     method: Annotated[str, typer.Option(help="How explain searches unless it has a --method.")] = "geodesic",
     class_weight: Annotated[str | None, typer.Option(help="balanced, if one class is rare.")] = None,
+    threshold: Annotated[
+        str | None,
+        typer.Option(
+            metavar="P or CLASS=P,…",
+            help="From which probability on the model decides for the second of two classes, or for each class.",
+            show_default="the most probable class",
+        ),
+    ] = None,
     missing: Annotated[str, typer.Option(help="Gaps: keep, impute, error; auto keeps them if it can.")] = "auto",
     latent_dim: Annotated[
         int | None, typer.Option(help="Width of the latent space; by default it follows the table.")
@@ -37,6 +45,7 @@ def fit(
     device: options.Device = "auto",
     model: options.UserModel = None,
     out: Annotated[Path, typer.Option(help="The model directory to write.")] = Path("model"),
+    force: Annotated[bool, typer.Option("--force", help="Replace the model that is there.")] = False,
 ) -> None:
     """Fit the models that explanations need to a table. A fit that was cut off goes on where it was."""
     if target is None and model is None:
@@ -54,6 +63,10 @@ def fit(
     options.check_positive(latent_dim=latent_dim, epochs=epochs, hidden=min(widths))
     resolve_device(device)
     persistence.insist_replaceable(out)
+    if not force and out.is_dir() and any(out.iterdir()):
+        raise InputError(
+            f"--out {out} holds a model already, which would be lost; add --force to replace it, or give another --out"
+        )
     resolve_method(method)
     explainer = Explainer(
         method=method,
@@ -61,6 +74,7 @@ def fit(
         hidden=tuple(widths),
         epochs=epochs or "auto",
         class_weight=class_weight,
+        threshold=options.threshold(threshold),
         missing=missing,
         seed=seed,
         device=device,

@@ -31,6 +31,7 @@ Columns = Annotated[str, typer.Option(help="Columns to leave out, separated by c
 UserModel = Annotated[str | None, typer.Option(help="Your model as module:attribute, found from the current folder.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 CONFIDENCE = "What the probability of the target class must reach."
+OWN_DECISION = "as the model decides"
 TargetClass = Annotated[
     str | None,
     typer.Option(help="The class to reach, or other: any class but the present one.", show_default="other"),
@@ -41,7 +42,7 @@ Overrides = Annotated[
         "--set",
         metavar="COLUMN.ATTRIBUTE=VALUE",
         help="What a column is; attributes: kind, lower, upper, transform, immutable, categories, actionable, step, "
-        "step_from, values, min_change, label, unit, description, phrase, category_labels. "
+        "step_from, values, min_change, label, unit, description, phrase, category_labels, codes, missing, format. "
         "The value is JSON or text. May be repeated.",
     ),
 ]
@@ -99,6 +100,17 @@ def numbers(option: str, text: str) -> list[int]:
         raise InputError(
             f"{option} are whole numbers separated by commas, for instance 0,1,2; given {text!r}"
         ) from None
+
+
+def threshold(text: str | None) -> "Number | dict[str, Number] | None":
+    """From which probability on a class is decided: a number, or CLASS=NUMBER, separated by commas."""
+    if text is None:
+        return None
+    given = f"--threshold {text!r}"
+    if "=" not in text:
+        return _number(text, given)
+    pairs = [part.rpartition("=") for part in text.split(",")]
+    return {label.strip(): _number(number, given) for label, _, number in pairs}
 
 
 def check_positive(**values: "Number | None") -> None:
@@ -166,7 +178,7 @@ class RequestOptions:
     """The options that make up a request; when they are given, all is checked that needs no model."""
 
     target_class: TargetClass = None
-    confidence: Annotated[float | None, typer.Option(help=CONFIDENCE, show_default="0.5")] = None
+    confidence: Annotated[float | None, typer.Option(help=CONFIDENCE, show_default=OWN_DECISION)] = None
     method: Annotated[str | None, typer.Option(help="How to search; by default the method of fit.")] = None
     time_limit: Annotated[float | None, typer.Option(help="How many seconds to search at most.")] = None
     lock: Annotated[list[str] | None, typer.Option(metavar="A,B", help="Features that must not change.")] = None
@@ -180,7 +192,15 @@ class RequestOptions:
         typer.Option(
             "--range",
             metavar="FEATURE=RANGE",
-            help="Where a feature must stay: hours=20:60, hours=20:, size=small:large, job=Sales|Tech. "
+            help="Where a feature must end: hours=20:60, hours=20:, size=small:large, job=Sales|Tech. May be repeated.",
+        ),
+    ] = None
+    stay_within: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--stay-within",
+            metavar="FEATURE=RANGE",
+            help="Where a feature must stay from the start to the end; who is outside is not explained. "
             "May be repeated.",
         ),
     ] = None
@@ -319,6 +339,7 @@ def _by_feature(
 
 def _range(feature: "Feature", value: str, given: str) -> list[Any]:
     from counterpath.data.constraints import is_interval
+    from counterpath.data.times import DATE, as_days
 
     categories = [str(category) for category in feature.categories]
     if not is_interval(feature):
@@ -327,6 +348,9 @@ def _range(feature: "Feature", value: str, given: str) -> list[Any]:
     pairs = [(value[:index].strip(), value[index + 1 :].strip()) for index in colons]
     if not pairs:
         raise InputError(f"{given} is not {_RANGE}; feature {feature.name!r} (kind {feature.kind!r}) needs a colon")
+    if feature.kind == DATE:  # a time of day has colons, too
+        dates = (pair for pair in pairs if all(end == "" or not isinstance(as_days(end), str) for end in pair))
+        return [end or None for end in next(dates, pairs[0])]
     if not categories:
         return [None if end == "" else _number(end, given) for end in pairs[0]]
     known = (pair for pair in pairs if all(end == "" or end in categories for end in pair))
@@ -339,6 +363,7 @@ def _feature_cost(feature: "Feature", value: str, given: str) -> "Number":
 
 _BY_FEATURE: "dict[str, tuple[str, str, Callable[[Feature, str, str], Any]]]" = {
     "ranges": ("--range", _RANGE, _range),
+    "stay_within": ("--stay-within", _RANGE, _range),
     "feature_costs": ("--feature-cost", _FEATURE_COST, _feature_cost),
 }
 """The options FEATURE=VALUE by constraint: what each is called, its form in words, and what parses it."""

@@ -1,6 +1,7 @@
 """`counterpath schema`."""
 
 import json
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,7 +9,7 @@ import typer
 
 from counterpath.cli import options
 from counterpath.cli.output import say, show
-from counterpath.utils.errors import InputError, choose
+from counterpath.utils.errors import CounterpathWarning, InputError, choose
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,7 +30,7 @@ def schema(
 ) -> None:
     """Infer what the columns of a table are, as JSON. Look at it, edit it, and give it to fit."""
     changes = options.overrides(overrides)
-    inferred = infer_schema(options.table(data, drop), target, changes, immutable)
+    inferred = infer_schema(options.table(data, drop), target, changes, immutable, ignore_problems=True)
     if out is None:
         show(json.dumps(inferred.to_json(), indent=2, ensure_ascii=False))
     else:
@@ -43,17 +44,40 @@ def infer_schema(
     overrides: dict[str, dict[str, Any]],
     immutable: str,
     file: Path | None = None,
+    *,
+    ignore_problems: bool = False,
 ) -> "Schema":
-    """The schema of a table, or else the one in a file, with what the options change."""
+    """The schema of a table, or else the one in a file, with what the options change.
+
+    Args:
+        table: The table.
+        target: The column of the label.
+        overrides: Attributes of features by column.
+        immutable: Columns that must not change, separated by commas.
+        file: A schema that is there already.
+        ignore_problems: Leave out columns that cannot be features, and say so, instead of an error.
+    """
+    from counterpath.data.infer import infer
     from counterpath.data.schema import Schema
 
     if target is not None:
         choose("target", target, dict.fromkeys(map(str, table.columns)))
     if file is None:
         try:
-            return Schema.infer(table, target=target, immutable=options.names(immutable), overrides=overrides)
+            with warnings.catch_warnings(record=True) as remarks:
+                warnings.simplefilter("always", CounterpathWarning)
+                inferred = infer(
+                    table,
+                    target=target,
+                    immutable=options.names(immutable),
+                    overrides=overrides,
+                    ignore_problems=ignore_problems,
+                )
         except InputError as error:
             raise InputError(f"{error} (here: --drop COLUMN, --set COLUMN.kind=KIND)") from error
+        for remark in remarks:
+            say(str(remark.message))
+        return inferred
     given = Schema.load(file)
     for name, attributes in overrides.items():
         given = given.replace(name, **attributes)

@@ -16,9 +16,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from counterpath.data.encoding import EMPTY, Encoder, OneHotAxes
+from counterpath.data.encoding import EMPTY, GRID, Encoder, MixedAxes, OneHotAxes
 from counterpath.data.schema import KINDS, Feature, Number, Schema
-from counterpath.data.tables import refuse, to_numbers
+from counterpath.data.tables import to_numbers
+from counterpath.data.times import DATE, as_days, day_text
 from counterpath.utils.errors import InputError, choose
 
 T = TypeVar("T")
@@ -76,7 +77,7 @@ def parse_direction(feature: Feature, value: Any) -> str:
 
 
 def parse_range(feature: Feature, value: Any) -> tuple[Any, ...]:
-    """Where a feature must stay: an interval (low, high), or the categories that are allowed."""
+    """Where a feature must end, or stay: an interval (low, high), or the categories that are allowed."""
     listed, of = _listed(value), f"the range of feature {feature.name!r}"
     misfit = f"{of} (kind {feature.kind!r}) is {value!r}; expected"
     if not is_interval(feature):
@@ -87,8 +88,10 @@ def parse_range(feature: Feature, value: Any) -> tuple[Any, ...]:
         return tuple(category for category in feature.categories if category in allowed)
     if listed is None or len(listed) != 2 or isinstance(value, Set):
         raise InputError(f"{misfit} a pair (low, high), either of which may be None for an open end")
+    listed = tuple(map(as_days, listed)) if KINDS[feature.kind].times else listed
     if not feature.categories and any(end is not None and _finite_number(end) is None for end in listed):
-        raise InputError(f"{misfit} a pair (low, high) of finite numbers, or None for an open end")
+        ends = "dates such as '2013-08-14'" if feature.kind == DATE else "finite numbers"
+        raise InputError(f"{misfit} a pair (low, high) of {ends}, or None for an open end")
     parse = partial(_parse_category, feature) if feature.categories else _finite_number
     low, high = (None if end is None else parse(end) for end in listed)
     least, most = range_ends(feature, (low, high))
@@ -116,7 +119,7 @@ def parse_forbidden(schema: Schema) -> tuple[dict[str, tuple[Any, ...]], ...]:
 
 def is_interval(feature: Feature) -> bool:
     """Whether a range of the feature is an interval: its values have an order, and are more than two."""
-    return feature.kind in ("continuous", "integer", "ordinal")
+    return KINDS[feature.kind].categories is None or feature.kind == "ordinal"
 
 
 def range_ends(feature: Feature, allowed: tuple[Any, ...]) -> tuple[float, float]:
@@ -132,7 +135,7 @@ def describe_range(feature: Feature, allowed: tuple[Any, ...]) -> str:
     """A range in words."""
     if not is_interval(feature):
         return " or ".join(map(repr, allowed))
-    low, high = allowed
+    low, high = (day_text(end) if feature.kind == DATE and end is not None else end for end in allowed)
     if low is None or high is None:
         return "anything" if low is high else f"at least {low!r}" if high is None else f"at most {high!r}"
     return f"from {low!r} to {high!r}"
@@ -204,24 +207,31 @@ def _finite_number(value: Any) -> Number | None:
 
 @dataclass(frozen=True)
 class Bounds:
-    """A box around every factual: lower ≤ x ≤ upper.
+    """A box for every factual, in which its counterfactual lies: lower ≤ x ≤ upper.
 
-    A bound is a legal point, or the factual's own where it must not be passed or lies beyond every legal one.
+    A bound is a legal point, or the factual's own where it must not be passed or lies beyond every legal one. A factual
+    that is not in its box, because it is outside a range, has to enter it.
 
     Attributes:
         lower: What every encoded column must not fall below; −∞ where nothing binds.
         upper: What it must not exceed; ∞ where nothing binds. Of one-hot columns it is 0 for what is not allowed.
         locked: The columns of features that must not change: those of the request and the schema's immutable ones. The
             box is closed around the former only.
+        hopeless: Why a row cannot be in its box: it is outside of where it must stay, or cannot enter. By its index.
     """
 
     lower: Float[Tensor, "n D"]
     upper: Float[Tensor, "n D"]
     locked: Bool[Tensor, "n D"]
+    hopeless: Mapping[int, str] = field(default_factory=dict)
 
     def at(self, rows: Tensor) -> "Bounds":
-        """The bounds of some rows: a mask, or their indices."""
+        """The bounds of some rows, a mask or their indices, none of which is hopeless."""
         return Bounds(self.lower[rows], self.upper[rows], self.locked[rows])
+
+    def hold(self, x: Float[Tensor, "n D"]) -> Bool[Tensor, "n"]:
+        """Which of the rows are in their box."""
+        return ((x >= self.lower) & (x <= self.upper)).all(-1)
 
 
 @dataclass(frozen=True)
@@ -234,12 +244,14 @@ class Kind:
         parse: Checks what a user gave against the schema, and puts it into an order that does not depend on theirs.
         bounds: The lower and upper bounds that it puts on a feature: a function of the encoder, the feature, what was
             parsed for it, the factuals in original units, and its columns of them encoded. None if it bounds nothing.
+        from_start: Whether a row that is beyond these bounds at the start cannot be explained; else it enters them.
     """
 
     meaning: str
     example: Any
     parse: Callable[[Schema, Any], Any]
     bounds: Callable[[Encoder, Feature, Any, pd.DataFrame, Tensor], tuple[Tensor, Tensor]] | None = None
+    from_start: bool = False
 
 
 def _kind(default: Any, *declared: Any) -> Any:
@@ -247,7 +259,7 @@ def _kind(default: Any, *declared: Any) -> Any:
 
 
 def _lock_bounds(
-    encoder: Encoder, feature: Feature, value: None, frame: pd.DataFrame, x: Float[Tensor, "n w"]
+    encoder: Encoder, feature: Feature, value: tuple[()], frame: pd.DataFrame, x: Float[Tensor, "n w"]
 ) -> tuple[Float[Tensor, "n w"], Float[Tensor, "n w"]]:
     return x, x
 
@@ -262,28 +274,37 @@ def _direction_bounds(
 def _range_bounds(
     encoder: Encoder, feature: Feature, allowed: tuple[Any, ...], frame: pd.DataFrame, x: Float[Tensor, "n w"]
 ) -> tuple[Float[Tensor, "n w"], Float[Tensor, "n w"]]:
-    """The bounds of a feature that must stay in a range."""
+    """The bounds of a feature that must end in a range, or stay there; a row outside of it is beyond them."""
     index = encoder.schema.index(feature.name)
     axis, seen = encoder.axes[index], encoder.seen[index]
-    numbers = torch.tensor(to_numbers(frame[feature.name], feature))  # a copy: the column may be read-only
+    known = [code for code in seen if code < len(feature.categories)]  # a gap is beyond them
     if isinstance(axis, OneHotAxes):
-        codes = [code for code in seen if feature.categories[code] in allowed]
-        none, inside = not codes, torch.isin(numbers, torch.tensor(codes, dtype=torch.float64))
-        upper = torch.zeros_like(x).index_fill(1, torch.tensor(codes, dtype=torch.long, device=x.device), 1.0)
-        lower = torch.zeros_like(x)
+        codes = [code for code in known if feature.categories[code] in allowed]
+        none, lower = not codes, torch.zeros_like(x)
+        upper = lower.index_fill(1, torch.tensor(codes, dtype=torch.long, device=x.device), 1.0)
     else:
         low, high = range_ends(feature, allowed)
         first, last = axis.between(low, high)
-        none, inside = bool(feature.categories) and (first, last) == EMPTY, axis.within(numbers, low, high)
+        none = bool(feature.categories) and (first, last) == EMPTY
+        numbers = torch.tensor(to_numbers(frame[feature.name], feature))  # a copy: the column may be read-only
+        state, x = x[:, 1:], x[:, :1]
+        if isinstance(axis, MixedAxes):  # a code or a gap is in no range; what is encoded in its place may be
+            numbers = torch.where(axis.state(numbers) == 0, numbers, axis.fill)
+        inside, below = (each[:, None].to(x.device) for each in (axis.within(numbers, low, high), numbers < low))
         # Beyond the legal points the factual is its own bound: it may stay, and no legal point is in the range.
-        lower = x.clamp_max(first) if math.isfinite(low) else torch.full_like(x, low)
-        upper = x.clamp_min(last) if math.isfinite(high) else torch.full_like(x, high)
-    words = describe_range(feature, allowed)
+        ends = (x.clamp_max(first) if math.isfinite(low) else low, x.clamp_min(last) if math.isfinite(high) else high)
+        lower, upper = (torch.where(inside, own, end) for own, end in zip(ends, (first, last), strict=True))
+        # Encoded as the end of the range, yet a digit beyond it: the next point is inside.
+        close = ~inside & (x >= first) & (x <= last)
+        lower = torch.where(close & below, x + 1 / GRID, lower)
+        upper = torch.where(close & ~below, x - 1 / GRID, upper)
+        is_value = torch.zeros_like(state)
+        is_value[:, :1] = 1
+        lower, upper = torch.cat([lower, is_value], 1), torch.cat([upper, is_value], 1)
     if none:
-        known = ", ".join(repr(feature.categories[code]) for code in seen)
-        raise InputError(f"feature {feature.name!r} must be {words}, which no training row is; these are: {known}")
-    problem = f"is outside the range that was asked for, {words}; widen the range, or leave the row out"
-    refuse(frame[feature.name], ~inside.numpy(), problem)
+        values = ", ".join(repr(feature.categories[code]) for code in known)
+        words = describe_range(feature, allowed)
+        raise InputError(f"feature {feature.name!r} must be {words}, which no training row is; these are: {values}")
     return lower, upper
 
 
@@ -296,15 +317,17 @@ class Constraints:
         unlock: Features that may change though they are not actionable; what is not is locked otherwise.
         directions: By feature "up" or "down": it must not fall below, or rise above, what it is now. A binary feature
             goes up from its first category to the second.
-        ranges: By feature where it must stay, in original units: (low, high) for numbers and ordinal features, either
-            of them None for an open end; for all others the categories that are allowed.
+        ranges: By feature where it must end, in original units: (low, high) for numbers and ordinal features, either
+            of them None for an open end; for all others the categories that are allowed. A row that is outside enters
+            the range on its path and does not leave it again.
+        stay_within: The same for every row of the path: who is outside at the start cannot be explained.
         max_changes: How many features may change; None for as many as it takes.
         feature_costs: By feature how hard it is to change, compared to 1 for those that are not named.
 
     Example:
         >>> schema = Schema((Feature("age", "integer"), Feature("job", "categorical", categories=("Sales", "Tech"))))
-        >>> Constraints.of(schema, directions={"age": "up"}, ranges={"age": (None, 65)}, max_changes=1).to_json()
-        {'feature_costs': {}, 'directions': {'age': 'up'}, 'lock': [], 'max_changes': 1, 'ranges': {'age': [None, 65]}}
+        >>> Constraints.of(schema, directions={"age": "up"}, ranges={"age": (None, 65)}).to_json()["ranges"]
+        {'age': [None, 65]}
     """
 
     feature_costs: Mapping[str, Number] = _kind(
@@ -326,10 +349,18 @@ class Constraints:
     max_changes: int | None = _kind(None, "how many features may change", 2, parse_max_changes)
     ranges: Mapping[str, tuple[Any, ...]] = _kind(
         {},
-        "where a feature must stay",
+        "where a feature must end",
         {"hours": [20, None], "job": ["Sales", "Tech"]},
         partial(parse_by_feature, "ranges", parse_range),
         _range_bounds,
+    )
+    stay_within: Mapping[str, tuple[Any, ...]] = _kind(
+        {},
+        "where a feature must stay, from the start to the end",
+        {"hours": [20, 60]},
+        partial(parse_by_feature, "stay_within", parse_range),
+        _range_bounds,
+        True,
     )
 
     @classmethod
@@ -372,22 +403,60 @@ class Constraints:
             x: The same, encoded.
 
         Raises:
-            InputError: A factual is outside its own range, or a range holds no category of the training rows.
+            InputError: A range holds no category of the training rows.
         """
         lower, upper = torch.full_like(x, -math.inf), torch.full_like(x, math.inf)
+        hopeless: dict[int, str] = {}
         for name, kind in CONSTRAINTS.items():
             given = getattr(self, name)
             if kind.bounds is None:
                 continue
             for feature in given:
-                columns, value = encoder.columns(feature), given[feature] if isinstance(given, Mapping) else None
+                columns, value = encoder.columns(feature), given[feature] if isinstance(given, Mapping) else ()
                 low, high = kind.bounds(encoder, encoder.schema[feature], value, frame, x[:, columns])
                 lower[:, columns] = lower[:, columns].maximum(low)
                 upper[:, columns] = upper[:, columns].minimum(high)
+                if kind.from_start:
+                    beyond = ((x[:, columns] < low) | (x[:, columns] > high)).any(-1)
+                    why = f"outside of where it must stay, {describe_range(encoder.schema[feature], value)}"
+                    _note(hopeless, beyond, frame[feature], why)
         locked = torch.zeros_like(x, dtype=torch.bool)
         names = (*encoder.schema.immutable, *self.lock, *self.not_actionable(encoder.schema))
         locked[:, encoder.columns(*names)] = True
-        return Bounds(lower, upper, locked)
+        if self.ranges:
+            self._note_closed(hopeless, encoder, frame, x, Bounds(lower, upper, locked))
+        return Bounds(lower, upper, locked, hopeless)
+
+    def _note_closed(
+        self, hopeless: dict[int, str], encoder: Encoder, frame: pd.DataFrame, x: Tensor, bounds: Bounds
+    ) -> None:
+        """Note the rows that cannot enter a range."""
+        entered = x.clamp(bounds.lower, bounds.upper)
+        for column, axis in encoder.personal:  # from their own value, the steps that people may take can miss a range
+            ends = bounds.lower[:, column], bounds.upper[:, column]
+            entered[:, column] = axis.legal(entered[:, column], x[:, column], *ends)
+        beyond = (x < bounds.lower) | (x > bounds.upper)
+        closed = (entered < bounds.lower) | (entered > bounds.upper) | (bounds.locked & beyond)
+        count = torch.zeros_like(x[:, 0], dtype=torch.long)
+        for feature, allowed in self.ranges.items():
+            columns, words = encoder.columns(feature), describe_range(encoder.schema[feature], allowed)
+            why = f"and must become {words}, but {self._closed_by(encoder.schema[feature])}"
+            _note(hopeless, closed[:, columns].any(-1), frame[feature], why)
+            count += beyond[:, columns].any(-1)
+        few = f"more of {', '.join(self.ranges)} have to change than max_changes={self.max_changes} allows."
+        limit = len(self.ranges) if self.max_changes is None else self.max_changes
+        for row in (count > limit).nonzero()[:, 0].tolist():
+            hopeless.setdefault(row, few)
+
+    def _closed_by(self, feature: Feature) -> str:
+        """What keeps a feature from entering its range, in words."""
+        if feature.immutable or feature.name in self.lock:
+            return "is immutable" if feature.immutable else "is locked"
+        if not feature.actionable and feature.name not in self.unlock:
+            return "people cannot change it (unlock it to allow that)"
+        if feature.name in self.directions:
+            return f"may only go {self.directions[feature.name]}"
+        return "nothing that it may become lies there"
 
     def weights(self, encoder: Encoder) -> Float[Tensor, "D"]:
         """How hard each encoded column is to change; 1 for the easiest feature."""
@@ -416,6 +485,14 @@ class Constraints:
 
 CONSTRAINTS: dict[str, Kind] = {each.name: each.metadata["kind"] for each in fields(Constraints)}
 """The kinds of constraints by name: the fields of `Constraints`."""
+
+
+def _note(hopeless: dict[int, str], rows: Bool[Tensor, "n"], column: pd.Series, why: str) -> None:
+    """Note why rows cannot be explained, with the value of a column; of several reasons the first stays."""
+    for row in rows.nonzero()[:, 0].tolist():
+        value = column.iloc[row]
+        plain = value.item() if isinstance(value, np.generic) else value
+        hopeless.setdefault(row, f"{column.name} is {plain!r}, {why}.")
 
 
 def _is_like(example: Any, value: Any) -> bool:

@@ -37,12 +37,14 @@ from counterpath.data.tables import (
     check_columns,
     described_dtype,
     from_numbers,
+    in_own_type,
     refuse,
     restore,
     round_inward,
     storage_dtype,
     to_numbers,
 )
+from counterpath.data.times import DATE, day_text
 from counterpath.utils.errors import InputError
 
 IsSame = Callable[[Tensor, Tensor], Tensor]
@@ -247,7 +249,7 @@ class NumberAxis:
         Args:
             points: Any.
             own: Those that the person has.
-            lower: The least that are feasible; a person's own one always is.
+            lower: The least that are feasible; a person's own one is returned only where it is, or nothing else is.
             upper: The most.
         """
         start, least = self.numbers(own[:, None]), self.grid.min_change * (1 - _CLOSE)
@@ -255,7 +257,8 @@ class NumberAxis:
         near = [self.grid.below(exact, start), self.grid.above(exact, start)]
         if least:
             near += [self.grid.below(start - least, start), self.grid.above(start + least, start)]
-        found, best = own, (own - points).abs()
+        found = own
+        best = torch.where((own >= lower) & (own <= upper), (own - points).abs(), torch.inf)
         for numbers in near:
             stored = self._stored(numbers)
             there = on_grid(self.points(stored)[:, 0], points.dtype)
@@ -844,7 +847,8 @@ class Encoder:
             else ()
             for feature, column in pairs
         )
-        dtypes = {name: described_dtype(frame[name], schema[name]) for name in frame.columns}
+        there = [name for name in frame.columns if name not in schema.ignored]
+        dtypes = {name: described_dtype(frame[name], schema[name]) for name in there}
         values = tuple(_legal_values(feature, column) for feature, column in zip(schema, measured, strict=True))
         states = tuple(_states(feature, column) for feature, column in pairs)
         fill = tuple(float(np.quantile(column, 0.5, method="lower")) for column in measured)
@@ -946,9 +950,20 @@ class Encoder:
         numbers = np.where(np.isin(numbers, list(feature.codes)), np.nan, numbers)
         least = -math.inf if feature.lower is None else min(feature.lower, self.low[index])
         most = math.inf if feature.upper is None else max(feature.upper, self.high[index])
-        words = f"at most {most:g}" if math.isinf(least) else f"from {least:g} to {most:g}"
-        words = f"at least {least:g}" if math.isinf(most) else words
-        refuse(column, (numbers < least) | (numbers > most), f"cannot be; expected is a number {words}")
+        low, high = (
+            day_text(end) if feature.kind == DATE and math.isfinite(end) else f"{end:g}" for end in (least, most)
+        )
+        words = f"at most {high}" if math.isinf(least) else f"from {low} to {high}"
+        words = f"at least {low}" if math.isinf(most) else words
+        what = feature.kind if KINDS[feature.kind].times else "number"
+        refuse(column, (numbers < least) | (numbers > most), f"cannot be; expected is a {what} {words}")
+
+    def in_own_types(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The table as it is, but for times: they have the types of the fitted one, where they are text in JSON."""
+        check_columns(frame, self.schema)
+        times = [feature for feature in self.schema if KINDS[feature.kind].times]
+        own = {each.name: in_own_type(frame[each.name], each, self.dtypes[each.name]) for each in times}
+        return frame.assign(**own) if own else frame
 
     def align(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The rows exactly as they are, in the order of columns and the dtypes of `decode` where these hold them."""

@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from counterpath.data.schema import KINDS, Feature, Schema
-from counterpath.data.tables import UNKNOWN, check_columns, to_numbers
+from counterpath.data.tables import UNKNOWN, check_columns, described_dtype, from_numbers, to_numbers
 from counterpath.utils.errors import InputError
 
 
@@ -55,7 +55,7 @@ class Imputer:
         check_columns(frame, self.schema)
         missing = frame[list(self.schema.names)].isna()
         filled = {
-            name: _filled(frame[name], missing[name].to_numpy(), self.values[name])
+            name: _filled(frame[name], missing[name].to_numpy(), self.values[name], self.schema[name])
             if missing[name].any()
             else frame[name]
             for name in frame.columns
@@ -91,7 +91,8 @@ def _typical_value(column: pd.Series, feature: Feature) -> Any:
     lower = -np.inf if feature.lower is None else feature.lower
     upper = np.inf if feature.upper is None else feature.upper
     median = float(np.clip(_median(numbers), lower, upper))
-    return float(round(median)) if KINDS[feature.kind].whole else median
+    by_day = KINDS[feature.kind].times and feature.step == 1
+    return float(round(median)) if KINDS[feature.kind].whole or by_day else median
 
 
 def _median(numbers: NDArray[np.float64]) -> float:
@@ -100,8 +101,10 @@ def _median(numbers: NDArray[np.float64]) -> float:
     return float(low / 2 + high / 2)
 
 
-def _filled(column: pd.Series, missing: NDArray[np.bool_], value: Any) -> pd.Series:
+def _filled(column: pd.Series, missing: NDArray[np.bool_], value: Any, feature: Feature) -> pd.Series:
     filled = column.copy()
+    if KINDS[feature.kind].times:
+        value = from_numbers(np.array([value]), feature, described_dtype(column, feature), pd.RangeIndex(1)).iloc[0]
     if isinstance(filled.dtype, pd.CategoricalDtype) and value not in filled.cat.categories:
         filled = filled.cat.add_categories([value])
     if pd.api.types.is_integer_dtype(filled.dtype) and value != round(value):

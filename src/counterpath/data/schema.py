@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from counterpath.data.times import DATE, DURATION, as_days, day_text
 from counterpath.utils.errors import InputError, choose
 from counterpath.utils.files import write_json
 
@@ -32,12 +33,14 @@ class Kind:
             are numbers already.
         values: The categories, where the kind itself says what they are.
         one_hot: Whether each category has an encoded column of its own, because categories have no order.
+        times: Whether values are times, whose numbers are days.
     """
 
     whole: bool
     categories: tuple[int, Number] | None = None
     values: tuple[Any, ...] = ()
     one_hot: bool = False
+    times: bool = False
 
 
 KINDS: dict[str, Kind] = {
@@ -47,6 +50,8 @@ KINDS: dict[str, Kind] = {
     "boolean": Kind(whole=True, categories=(2, 2), values=(False, True)),
     "ordinal": Kind(whole=True, categories=(2, math.inf)),
     "categorical": Kind(whole=True, categories=(1, math.inf), one_hot=True),
+    DATE: Kind(whole=False, times=True),
+    DURATION: Kind(whole=False, times=True),
 }
 """The kinds by name. What has two values needs no order, hence one column; a single category is a constant."""
 
@@ -117,6 +122,8 @@ class Feature:
         codes: Numbers that are no measurements, and what each means: {-7: "no inquiry"}. A number with codes is either
             one of them or a number, and nothing lies between.
         missing: Whether it may be missing. A gap is a value of its own then: it stays, or is filled and said to be.
+        format: How dates are written that are text, as `strptime` has it: "%Y-%m-%d". Bounds and steps of dates are in
+            days, since 1970-01-01; where a schema is read or changed, a text such as "2013-08-14" will do for a bound.
 
     A person's own value may stay in any case.
     """
@@ -140,6 +147,7 @@ class Feature:
     category_labels: Mapping[str, str] = field(default_factory=dict)
     codes: Mapping[Number, str] = field(default_factory=dict)
     missing: bool = False
+    format: str = ""
 
     def __post_init__(self) -> None:
         kind = choose(f"kind of feature {self.name!r}:", self.kind, KINDS)
@@ -151,6 +159,8 @@ class Feature:
             object.__setattr__(self, "values", tuple(sorted({float(value) for value in self.values})))
         object.__setattr__(self, "category_labels", {str(key): text for key, text in self.category_labels.items()})
         object.__setattr__(self, "codes", self._parse_codes(kind))
+        if self.format and self.kind != DATE:
+            raise InputError(f"{self._named} has the format {self.format!r}, which is for dates that are text")
         if kind.categories is None:
             self._check_number(kind, transform)
             self._check_step(kind)
@@ -181,6 +191,8 @@ class Feature:
                     "a code is no measurement: move the bound, or drop the code"
                 )
             parsed[int(code) if code == int(code) else code] = label
+        if parsed and kind.times:
+            raise InputError(f"{self._named} has codes, which are for numbers; make such times gaps")
         if parsed and kind.categories is not None:
             raise InputError(f"{self._named} has codes, which are for numbers; add them to its categories")
         return dict(sorted(parsed.items()))
@@ -267,6 +279,15 @@ class Feature:
         return f"feature {self.name!r} (kind {self.kind!r})"
 
 
+def with_days(kind: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes of a feature, its bounds as numbers of days if they are times or text."""
+    bounds = {name: as_days(attributes[name]) for name in ("lower", "upper") if name in attributes}
+    for name, bound in bounds.items() if KINDS[kind].times else ():
+        if isinstance(bound, str):
+            raise InputError(f"{name} is {bound!r}; expected a date such as '2013-08-14', or a number of days")
+    return {**attributes, **(bounds if KINDS[kind].times else {})}
+
+
 def check_attributes(attributes: Mapping[str, Any]) -> None:
     """Raise an error unless all keys are attributes of a `Feature`."""
     known = {field.name for field in dataclasses.fields(Feature)}
@@ -284,6 +305,8 @@ class Schema:
         class_labels: By class, as text, what people call the decision: {"1": "granted"}.
         forbidden: Combinations that nobody shall be advised to become, each by feature a category, a list of them, or
             the ends [low, high] of an interval of numbers: {"sex": "Female", "relationship": "Husband"}.
+        ignored: Columns that are no features, and why: identifiers, say. A table may have them; they are left out, and
+            new rows need not have them. Names alone will do.
 
     Example:
         >>> schema = Schema((Feature("age", "continuous"), Feature("sex", "binary", categories=("Female", "Male"))))
@@ -294,6 +317,7 @@ class Schema:
     features: tuple[Feature, ...]
     class_labels: Mapping[str, str] = field(default_factory=dict)
     forbidden: tuple[Mapping[str, Any], ...] = ()
+    ignored: Mapping[str, str] | Sequence[str] = field(default_factory=dict)
 
     @classmethod
     def infer(
@@ -303,11 +327,12 @@ class Schema:
         target: str | None = None,
         immutable: Sequence[str] = (),
         overrides: Mapping[str, Mapping[str, Any]] | None = None,
+        ignored: Sequence[str] = (),
     ) -> "Schema":
         """The schema that a table suggests; `counterpath.data.infer.infer` says by which rules."""
         from counterpath.data.infer import infer  # it needs this module
 
-        return infer(frame, target=target, immutable=immutable, overrides=overrides)
+        return infer(frame, target=target, immutable=immutable, overrides=overrides, ignored=ignored)
 
     def __post_init__(self) -> None:
         if not self.features:
@@ -317,11 +342,23 @@ class Schema:
             raise InputError(f"a schema has these features more than once: {', '.join(twice)}; each needs its own name")
         object.__setattr__(self, "class_labels", {str(key): text for key, text in self.class_labels.items()})
         object.__setattr__(self, "forbidden", tuple(dict(each) for each in self.forbidden))
+        object.__setattr__(self, "ignored", self._parse_ignored())
         for combination in self.forbidden:
             if len(combination) < 2:
                 raise InputError(f"forbidden has {combination!r}; expected at least two features, or set a bound")
             for name in combination:
                 self[name]
+
+    def _parse_ignored(self) -> dict[str, str]:
+        if isinstance(self.ignored, str):
+            raise InputError(f"ignored is {self.ignored!r}; expected names of columns, for instance [{self.ignored!r}]")
+        ignored = dict(self.ignored) if isinstance(self.ignored, Mapping) else dict.fromkeys(self.ignored, "")
+        for name, why in ignored.items():
+            if name in self.names or not isinstance(name, str) or not isinstance(why, str):
+                raise InputError(
+                    f"ignored has {name!r}: {why!r}; expected a column that is no feature, and why, as text"
+                )
+        return ignored
 
     def __len__(self) -> int:
         return len(self.features)
@@ -359,7 +396,8 @@ class Schema:
     def replace(self, name: str, **changes: Any) -> "Schema":
         """A schema in which one feature has other attributes, for example `schema.replace("age", upper=80)`."""
         check_attributes(changes)
-        changed = dataclasses.replace(self[name], **changes)
+        kind = changes.get("kind", self[name].kind)
+        changed = dataclasses.replace(self[name], **(with_days(kind, changes) if kind in KINDS else changes))
         features = tuple(changed if feature.name == name else feature for feature in self.features)
         return dataclasses.replace(self, features=features)
 
@@ -376,6 +414,7 @@ class Schema:
             "features": [_feature_to_json(feature) for feature in self.features],
             "class_labels": dict(self.class_labels),
             "forbidden": [dict(combination) for combination in self.forbidden],
+            "ignored": self._parse_ignored(),
         }
 
     @classmethod
@@ -384,9 +423,17 @@ class Schema:
         if not isinstance(value, Mapping) or not isinstance(value.get("features"), list):
             raise InputError('a schema in JSON looks like {"features": [{"name": "age", "kind": "integer"}, …]}')
         labels, forbidden = value.get("class_labels", {}), value.get("forbidden", [])
-        if not isinstance(labels, Mapping) or not isinstance(forbidden, list):
-            raise InputError('in a schema in JSON, class_labels are like {"1": "granted"}, and forbidden is a list')
-        return cls(tuple(_feature_from_json(item) for item in value["features"]), labels, tuple(forbidden))
+        ignored = value.get("ignored", {})
+        if (
+            not isinstance(labels, Mapping)
+            or not isinstance(forbidden, list)
+            or not isinstance(ignored, Mapping | list)
+        ):
+            raise InputError(
+                'in a schema in JSON, class_labels are like {"1": "granted"}, forbidden is a list, and ignored has '
+                "names of columns"
+            )
+        return cls(tuple(_feature_from_json(item) for item in value["features"]), labels, tuple(forbidden), ignored)
 
     def save(self, path: str | Path) -> Path:
         """Write the schema as JSON, for people to read and change."""
@@ -423,12 +470,17 @@ _JSON_TYPES: dict[str, tuple[type, ...]] = {
     "category_labels": (dict,),
     "codes": (dict,),
     "missing": (bool,),
+    "format": (str,),
 }
 _NEEDED = {"name", "kind"}
 
 
 def _feature_to_json(feature: Feature) -> dict[str, Any]:
-    return dataclasses.asdict(feature) | {"codes": {str(code): label for code, label in feature.codes.items()}}
+    value = dataclasses.asdict(feature) | {"codes": {str(code): label for code, label in feature.codes.items()}}
+    for name in ("lower", "upper"):
+        if feature.kind == DATE and value[name] is not None:
+            value[name] = day_text(value[name])
+    return value
 
 
 def _feature_from_json(item: Any) -> Feature:
@@ -436,13 +488,16 @@ def _feature_from_json(item: Any) -> Feature:
         options = ", ".join(name for name in _JSON_TYPES if name not in _NEEDED)
         raise InputError(f"a feature in JSON has a name and a kind, and if need be {options}; given was {item!r}")
     check_json(item["name"], item)
-    return Feature(**item)
+    choose(f"kind of feature {item['name']!r}:", item["kind"], KINDS)
+    return Feature(**with_days(item["kind"], item))
 
 
 def check_json(feature: Any, attributes: Mapping[str, Any]) -> None:
     """Raise an error unless these are attributes of a `Feature`, with values as JSON gives them."""
     check_attributes(attributes)
+    is_date = attributes.get("kind", DATE) == DATE  # whose bounds may be text such as 2013-08-14, and nobody else's
     for name, value in attributes.items():
-        if type(value) not in _JSON_TYPES[name]:
+        plain = as_days(value) if is_date and name in ("lower", "upper") else value
+        if type(plain) not in _JSON_TYPES[name]:
             expected = " or ".join(kind.__name__ for kind in _JSON_TYPES[name])
             raise InputError(f"feature {feature!r} has {name}={value!r}; expected {expected}")

@@ -19,6 +19,7 @@ class StatusCode(StrEnum):
     NOT_FOUND = "not_found"
     OUT_OF_TIME = "out_of_time"
     UNKNOWN_CATEGORY = "unknown_category"
+    OUTSIDE = "outside"
     NO_OTHER_PLAN = "no_other_plan"
 
     @property
@@ -57,6 +58,8 @@ _TEXTS = {
     "try a longer time limit, fewer rows or a faster method.",
     StatusCode.UNKNOWN_CATEGORY: "The row has a category that was never seen in training, so it is returned unchanged; "
     "correct the value, or fit again with rows that have it.",
+    StatusCode.OUTSIDE: "The row is outside of what was asked for and cannot get there, so it is returned unchanged; "
+    "widen the range, or unlock what has to change.",
     StatusCode.NO_OTHER_PLAN: "No further plan that differs from the ones before was found, so the row is returned "
     "unchanged; ask for fewer plans, or try a lower confidence, more steps or fewer constraints.",
 }

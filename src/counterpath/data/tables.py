@@ -8,6 +8,7 @@ import json
 import sys
 import zlib
 from collections.abc import Callable, Hashable, Mapping
+from decimal import Decimal
 from io import BytesIO
 from numbers import Real
 from pathlib import Path
@@ -20,6 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 from counterpath.data.schema import KINDS, TRANSFORMS, Feature, Schema
+from counterpath.data.times import DATE, from_days, is_text, python_type, to_days
 from counterpath.utils.errors import InputError, RowsError, choose
 
 STANDARD_INPUT = "-"
@@ -153,6 +155,9 @@ Described: TypeAlias = str | Mapping[str, Any]
 _SHORT_FLOATS = {2: torch.float16, 4: torch.float32}  # by their size in bytes
 
 
+_DECIMAL = "decimal"  # what a column of objects holds that are numbers, and neither integers nor floats
+
+
 def describe(dtype: Any) -> Described:
     """A value that `json.dumps` takes and `restore` turns back into the dtype.
 
@@ -166,6 +171,8 @@ def describe(dtype: Any) -> Described:
         kind = dtype.pyarrow_dtype
         if pa.types.is_dictionary(kind):
             return describe(pd.ArrowDtype(kind.value_type))
+        if pa.types.is_timestamp(kind) and kind.tz is not None:
+            return {"arrow": f"timestamp[{kind.unit}]", "zone": kind.tz}
         # pandas reads the name "string[pyarrow]" as another dtype, so that names of Arrow are marked as such.
         return "float64" if pa.types.is_decimal(kind) else {"arrow": str(kind)}
     if isinstance(dtype, pd.StringDtype) and str(dtype) == "string":
@@ -178,6 +185,10 @@ def restore(described: Described) -> Any:
     try:
         if isinstance(described, str):
             return pd.api.types.pandas_dtype(described)
+        if "python" in described:
+            return np.dtype(object)
+        if "zone" in described:
+            return pd.ArrowDtype(pa.timestamp(pa.type_for_alias(described["arrow"]).unit, described["zone"]))
         if "gap" in described:
             return restore(described["of"])
         if "arrow" in described:
@@ -216,8 +227,8 @@ UNKNOWN = -1
 
 
 def check_columns(frame: pd.DataFrame, schema: Schema) -> None:
-    """Raise an error unless the table has exactly the columns of the schema, in any order."""
-    columns = list(frame.columns)
+    """Raise an error unless the table has exactly the columns of the schema, in any order, or ones that it ignores."""
+    columns = [name for name in frame.columns if name not in schema.ignored]
     twice = sorted({str(name) for name in columns if columns.count(name) > 1})
     missing = [name for name in schema.names if name not in columns]
     extra = [str(name) for name in columns if name not in schema.names]
@@ -227,6 +238,12 @@ def check_columns(frame: pd.DataFrame, schema: Schema) -> None:
                 f"the table has columns {problem}: {', '.join(names)}; expected were exactly: "
                 f"{', '.join(schema.names)} (frame[list(schema.names)] leaves out a label and all else)"
             )
+
+
+def without_ignored(frame: pd.DataFrame, schema: Schema) -> pd.DataFrame:
+    """The table without the columns that its schema ignores."""
+    there = [name for name in schema.ignored if name in frame.columns]
+    return frame.drop(columns=there) if there else frame
 
 
 def to_numbers(column: pd.Series, feature: Feature) -> NDArray[np.float64]:
@@ -264,6 +281,12 @@ def from_numbers(numbers: NDArray[np.float64], feature: Feature, dtype: Describe
         values = [gap if code == UNKNOWN else feature.categories[code] for code in codes]
         categories: pd.Series = pd.Series(values, index=index, name=feature.name, dtype=target)
         return categories
+    python = "" if isinstance(dtype, str) else dtype.get("python", "")
+    if python == _DECIMAL:
+        decimals = [None if np.isnan(number) else Decimal(repr(number)) for number in numbers.tolist()]
+        return pd.Series(decimals, index=index, name=feature.name, dtype=object)
+    if KINDS[feature.kind].times:
+        return from_days(numbers, feature.kind, feature.format, target, python).set_axis(index).rename(feature.name)
     column = pd.Series(numbers, index=index, name=feature.name)
     if pd.api.types.is_integer_dtype(target):
         if not _fits(numbers[~missing], target) or (missing.any() and isinstance(target, np.dtype)):
@@ -287,8 +310,12 @@ def described_dtype(column: pd.Series, feature: Feature) -> Described:
     if KINDS[feature.kind].categories is None:
         if isinstance(column.dtype, pd.CategoricalDtype):
             return describe(column.dtype.categories.dtype)
+        if KINDS[feature.kind].times and column.dtype == object:
+            python = python_type(column.dropna())
+            return {"python": python} if python else "object"
         if column.dtype == object:
-            return describe(pd.Series(column.to_list()).dtype)
+            plain: pd.Series = pd.Series(column.to_list())
+            return describe(plain.dtype) if plain.dtype != object else {"python": _DECIMAL}
     if feature.missing and column.dtype == object and any(value is None for value in column):
         return {"of": "object", "gap": None}  # some models tell None and NaN apart
     return describe(column.dtype)
@@ -310,11 +337,32 @@ def refuse(column: pd.Series, bad: NDArray[np.bool_], problem: str) -> None:
     raise RowsError(reasons)
 
 
+def in_own_type(column: pd.Series, feature: Feature, described: Described) -> pd.Series:
+    """Times in the type of the training rows: text of JSON or CSV becomes a date; all else as it is.
+
+    Raises:
+        RowsError: A value is not a time.
+    """
+    present, kinds = column.notna().to_numpy(), (column.dtype.kind, restore(described).kind)
+    texts = is_text(column.dtype) or all(isinstance(value, str) for value in column[present])
+    if set(kinds) <= set("Mm") or (bool(feature.format) and texts) or describe(column.dtype) == described:
+        return column
+    numbers: NDArray[np.float64] = np.full(len(column), np.nan)
+    numbers[present] = _numbers(column[present], feature)
+    return from_numbers(numbers, feature, described, column.index)
+
+
 def _numbers(column: pd.Series, feature: Feature) -> NDArray[np.float64]:
+    if KINDS[feature.kind].times:
+        days = to_days(column, feature.kind, feature.format)
+        form = f" in the format {feature.format}" if feature.format else ""
+        example = "'2013-08-14'" if feature.kind == DATE else "'3 days 12:00:00'"
+        refuse(column, np.isnan(days), f"is not a {feature.kind}{form}; expected one such as {example}")
+        return days
     kind, transform = KINDS[feature.kind], TRANSFORMS[feature.transform]
     if not pd.api.types.is_any_real_numeric_dtype(column.dtype):
         # One row taken out of a table with `frame.loc[i].to_frame().T` has numbers in columns of objects.
-        strange = np.array([not _is_number(value) for value in column], dtype=bool)
+        strange = np.array([not is_number(value) for value in column], dtype=bool)
         refuse(column, strange, f"is not a number, which {feature.kind} features need; try pandas.to_numeric")
     numbers = column.to_numpy(dtype=np.float64)
     refuse(column, ~np.isfinite(numbers), "is not finite; correct it or drop the row")
@@ -336,8 +384,9 @@ def _factorize(column: pd.Series) -> tuple[NDArray[np.intp], list[Any]]:
     return code, pd.Index(values).to_list()
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+def is_number(value: Any) -> bool:
+    """Whether a value is a number, which truth values are not."""
+    return isinstance(value, Real | Decimal) and not isinstance(value, bool | np.bool_)
 
 
 def _fits(numbers: NDArray[np.float64], dtype: Any) -> bool:

@@ -24,6 +24,7 @@ from counterpath.explanation.milestones import only_milestones
 from counterpath.explanation.result import provenance
 from counterpath.explanation.tables import END, MILESTONES, numeric_features
 from counterpath.fitting.fitted import FittedModels
+from counterpath.models.explained import Thresholds, decide
 from counterpath.search.measures import MEASURES, Case
 from counterpath.search.paths import Paths, is_first
 
@@ -153,6 +154,7 @@ def assemble(
     found: Iterable[tuple[Group, Paths]],
     request: Request,
     described: dict[str, Any],
+    thresholds: Thresholds | None,
     diagnostics: str,
     quality: Mapping[str, Any],
     started: float,
@@ -167,6 +169,7 @@ def assemble(
         found: What was found, group by group. Of the paths of a group only what is asked for outlives it.
         request: What was asked for.
         described: The request as it is recorded.
+        thresholds: How the model decides.
         diagnostics: What is known about the models, in words.
         quality: The same as numbers.
         started: When the request came, by `time.monotonic`.
@@ -188,28 +191,31 @@ def assemble(
         "class_after": np.full(count, None, dtype=object),
         "probability_after": np.full(count, np.nan),
     }
-    changed = np.zeros((count, len(models.encoder.schema)), dtype=bool)
+    levels, changed = np.full(count, np.nan), np.zeros((count, len(models.encoder.schema)), dtype=bool)
     counterfactuals = _counterfactuals(models.encoder, factuals, [group for group, _ in kept])
     returned = [_as_returned(models, group, counterfactuals) for group, _ in kept]
     for group, after in returned:
         where = group.index.cpu().numpy()
         for row, its_status in zip(where.tolist(), group.status, strict=True):
             status[row] = its_status
-        outcome["class_before"][where] = [classes[i] for i in group.before.argmax(-1).tolist()]
-        outcome["class_after"][where] = [classes[i] for i in after.argmax(-1).tolist()]
+        for name, said in (("class_before", group.before), ("class_after", after)):
+            outcome[name][where] = [classes[i] for i in decide(said, group.target.thresholds).tolist()]
+        levels[where] = group.target.level if request.confidence is not None or len(classes) == 2 else np.nan
         outcome["probability_before"][where] = group.target.probability(group.before).cpu().numpy()
         outcome["probability_after"][where] = group.target.probability(after).cpu().numpy()
         changed[where] = models.encoder.changed(group.factual, group.counterfactual).cpu().numpy()
     return Explanation(
         factuals=factuals,
         counterfactuals=counterfactuals,
-        status=_status_table(status, imputed, outcome["probability_after"], request, index, models.encoder.schema),
+        status=_status_table(
+            status, imputed, outcome["probability_after"], levels, request, index, models.encoder.schema
+        ),
         outcome=pd.DataFrame({name: pd.Series(given, index, given.dtype) for name, given in outcome.items()}),
         changed=pd.DataFrame(changed, index=index, columns=list(models.encoder.schema.names)),
         paths=join_tables([table for _, table in kept], models.encoder.schema, factuals, outcome["probability_after"]),
         schema=models.encoder.schema,
         request=described,
-        landscape=models.landscape(_LANDSCAPE),
+        landscape=models.landscape(_LANDSCAPE, thresholds),
         note=models.latent_map.note,
         diagnostics=diagnostics,
         quality=quality,
@@ -229,13 +235,14 @@ def _status_table(
     status: Sequence[Status],
     imputed: Sequence[Sequence[str]],
     after: NDArray[np.float64],
+    levels: NDArray[np.float64],
     request: Request,
     index: pd.Index,
     schema: Schema,
 ) -> pd.DataFrame:
     """One line a row and plan, with the reason as a sentence."""
-    each = zip(status, after.tolist(), strict=True)
-    reasons = [wording.reason(one, p, request.confidence, schema) for one, p in each]
+    each = zip(status, after.tolist(), levels.tolist(), strict=True)
+    reasons = [wording.reason(one, p, level, schema) for one, p, level in each]
     columns = {
         "status": [one.code.value for one in status],
         "reason": reasons,
@@ -291,6 +298,7 @@ def _measures(models: FittedModels, groups: Sequence[Group], index: pd.Index) ->
             group.target.confidence,
             is_predicted=lambda x, target=group.target: target.is_predicted(models.predict_proba(x)),  # type: ignore[misc]
             combinations=models.combinations,
+            spreads=models.spreads,
         )
         for name, measure in MEASURES.items():
             values[name][where] = measure(case).double().cpu().numpy()

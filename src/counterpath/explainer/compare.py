@@ -76,7 +76,7 @@ class Comparison:
             numeric_features(first.schema, first.factuals),
             first.schema,
             f"Row {wording.value(i)}, by {len(names)} method{'s' if len(names) != 1 else ''}",
-            (target, float(first.request["confidence"])),
+            (target, first._describe([first._position(i, None)])[0].confidence),
             None if path is None else Path(path),
             with_map=with_map,
         )
@@ -88,7 +88,7 @@ def compare(
     target_class: Any,
     *,
     methods: Sequence[str] = COMPARED,
-    confidence: float = 0.5,
+    confidence: float | None = None,
     time_limit: float | None = None,
     paths: str = ALL,
 ) -> Comparison:
@@ -100,7 +100,7 @@ def compare(
         target_class: The target class, as in `Explainer.explain`.
         methods: Names of methods; "nearest" is added where it is missing: a method that does not beat the
             nearest training row that the model accepts is not worth its time.
-        confidence: What the probability of the target must reach.
+        confidence: What the probability of the target must reach; by default what the model itself decides by.
         time_limit: How long each method may search.
         paths: How much of every path to keep, as in `Explainer.explain`; `plot` needs paths or their milestones.
 

@@ -15,11 +15,12 @@ from sklearn.base import BaseEstimator
 from counterpath.data.encoding import Encoder
 from counterpath.data.impute import Imputer
 from counterpath.data.schema import Number, Schema
-from counterpath.data.tables import check_columns, to_pandas
+from counterpath.data.tables import to_pandas, without_ignored
 from counterpath.explainer.assemble import assemble
 from counterpath.explainer.request import OTHER, SEARCH_SETTINGS, Request, record, recorded_request
 from counterpath.explainer.solve import Solver
 from counterpath.explanation import Explanation
+from counterpath.explanation.native import NativeExplanation, in_library_of
 from counterpath.explanation.tables import ALL
 from counterpath.fitting import persistence
 from counterpath.fitting.diagnostics import Diagnostics, diagnose
@@ -34,7 +35,7 @@ from counterpath.fitting.train import (
     labels_for,
     prepare_training,
 )
-from counterpath.models.explained import Labels, encode_labels
+from counterpath.models.explained import Labels, Thresholds, decide, encode_labels, parse_threshold
 from counterpath.models.generator import Autoencoder
 from counterpath.models.training import Run
 from counterpath.search.geodesic import AMBIENT_METRICS
@@ -58,6 +59,9 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         class_weight: None, "balanced" or a mapping, for the classifier that is trained when no model is given.
         representation_layer: Name of the layer of a torch model that `rsgd-c` and `ambient` take as its
             representation; by default the input of the last linear layer.
+        threshold: From which probability on the model decides for a class: a number for the second of two classes; or
+            by class, of which those that are left out share what is left to 1. Decided is the class whose probability
+            is the largest multiple of its threshold; by default the most probable one.
         missing: "keep" takes gaps as values of their own: the model is asked about rows with them, and they stay unless
             the answer says otherwise. "impute" fills them in and says so for every row, "error" refuses them. "auto"
             keeps them if the model takes them, and refuses them if not.
@@ -100,6 +104,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         numeric_output: str = "sigmoid",
         class_weight: str | Mapping[Any, float] | None = None,
         representation_layer: str | None = None,
+        threshold: float | Mapping[Any, float] | None = None,
         missing: str = "auto",
         max_steps: int = 150,
         step_size: float = 0.1,
@@ -127,6 +132,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         self.numeric_output = numeric_output
         self.class_weight = class_weight
         self.representation_layer = representation_layer
+        self.threshold = threshold
         self.missing = missing
         self.max_steps = max_steps
         self.step_size = step_size
@@ -180,6 +186,8 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         prepared = prepare_training(table, target, schema, encoder, missing=self.missing, model=model, seed=self.seed)
         rows = encode_rows(prepared.encoder, prepared.features).to(device)
         labelled = None if prepared.labels is None else encode_labels(prepared.labels)
+        if model is None and labelled is not None:
+            parse_threshold(self.threshold, labelled[0])  # an error now, not after the training
         config = FitConfig(model, generator, method, self.class_weight, self.representation_layer, sizes, run, options)
         models = fit_models(config, prepared.encoder, rows, labelled)
         diagnosed = diagnose(models, labels=labels_for(models, labelled), seed=self.seed)
@@ -190,7 +198,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         table: Any,
         target_class: Any = OTHER,
         *,
-        confidence: float = 0.5,
+        confidence: float | None = None,
         method: str | Method | None = None,
         time_limit: float | int | None = None,
         should_stop: ShouldStop | None = None,
@@ -199,16 +207,20 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         unlock: Iterable[str] = (),
         directions: Mapping[str, str] | None = None,
         ranges: Mapping[str, Any] | None = None,
+        stay_within: Mapping[str, Any] | None = None,
         max_changes: int | None = None,
         feature_costs: Mapping[str, Number] | None = None,
         plans: int = 1,
     ) -> Explanation:
         """Find for every row what would have to change, and the way there.
 
+        The tables of the answer are of the library that the rows came in: pandas, polars or Arrow.
+
         Args:
             table: Rows with the columns of the training table; its label may be there and is not looked at.
             target_class: The wanted class, by its label; or "other", any class but the present one.
-            confidence: What the model's probability of the wanted outcome must reach, on the row as it is returned.
+            confidence: What the model's probability of the wanted outcome must reach, on the row as it is returned; by
+                default no more than the model's own decision, which is by its `threshold`.
             method: How to search; by default the explainer's own.
             time_limit: How long to search at most. Rows that are not done by then have a status that says so.
             should_stop: Called between steps: whether to give up, for instance because nobody waits any more. Rows that
@@ -218,8 +230,11 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
             lock: Features that must not change, beside the schema's immutable ones.
             unlock: Features that may change though they are not actionable by the schema.
             directions: By feature "up" or "down", the only way in which it may change from what it is.
-            ranges: By feature where it must stay: (low, high), either of them None for an open end, for numbers and
-                ordinal features; for others the categories that are allowed.
+            ranges: By feature where it must end: (low, high), either of them None for an open end, for numbers and
+                ordinal features; for others the categories that are allowed. Who is outside enters the range on the
+                way, and does not leave it again.
+            stay_within: By feature where it must stay, from the start to the end, likewise. Who is outside at the start
+                has a status that says so.
             max_changes: How many features may change.
             feature_costs: By feature what changing it costs; 1 for those that are not named.
             plans: How many different counterfactuals to find for every row.
@@ -237,6 +252,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
             unlock=unlock,
             directions=directions or {},
             ranges=ranges or {},
+            stay_within=stay_within or {},
             max_changes=max_changes,
             feature_costs=feature_costs or {},
             time_limit=time_limit,
@@ -258,7 +274,8 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         models, schema = self._models(), self.schema_
         constraints = request.constraints(schema)
         method = resolve_method(self.method if request.method is None else request.method)
-        solver = Solver(models, request, method, self._options(request.time_limit, should_stop), constraints)
+        options, thresholds = self._options(request.time_limit, should_stop), self._thresholds()
+        solver = Solver(models, request, method, options, constraints, thresholds)
         target_index = solver.target_index
         frame, imputed = self.prepare(table)
         known, unknown = models.encoder.unknown(frame)
@@ -266,14 +283,17 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         found = solver.solve(frame[known], index)
         wanted = OTHER if target_index is None else self.classes_[target_index]
         described = record(replace(request, target_class=wanted), constraints, method, self._settings())
-        return assemble(models, frame, imputed, unknown, found, request, described, *self._diagnosed, started)
+        known_of = (thresholds, *self._diagnosed)
+        result = assemble(models, frame, imputed, unknown, found, request, described, *known_of, started)
+        answer: Explanation = in_library_of(table, result)
+        return answer
 
     def prepare(self, table: Any) -> tuple[pd.DataFrame, list[list[str]]]:
         """The rows as a pandas frame without label, and which columns of each were filled in."""
         frame = to_pandas(table)
         if self.target_ is not None and self.target_ in frame.columns and self.target_ not in self.schema_.names:
             frame = frame.drop(columns=self.target_)
-        check_columns(frame, self.schema_)
+        frame = self.encoder_.in_own_types(without_ignored(frame, self.schema_))
         if self.imputer_ is None:
             return frame, [[] for _ in range(len(frame))]
         filled, names = self.imputer_.fill(frame)
@@ -291,21 +311,47 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         """
         rows, request, plan = recorded_request(asked, table, self._settings())
         result = self.solve(rows, request)
-        return result if plan is None else result.plan(plan)
+        result = result if plan is None else result.plan(plan)
+        return asked._library.convert(result) if table is None and isinstance(asked, NativeExplanation) else result
 
-    def predict_proba(self, table: Any) -> pd.DataFrame:
-        """The probabilities that the explained model gives, one column a class, on the original columns."""
+    def predict_proba(self, table: Any) -> Any:
+        """The probabilities that the explained model gives, one column a class, on the original columns.
+
+        A row with a category that was never seen in training has NaN, and a warning says so.
+        """
+        return in_library_of(table, self._predicted(table))
+
+    def predict(self, table: Any) -> Any:
+        """The class that the explained model decides for every row, by its `threshold`; NA where nothing is known."""
+        return in_library_of(table, self.decide(self._predicted(table)))
+
+    def _predicted(self, table: Any) -> pd.DataFrame:
+        """What the model says about rows, with a warning where it cannot."""
+        probabilities = self.probabilities(table)
+        unknown = probabilities.isna().any(axis=1).to_numpy()
+        if unknown.any():
+            why = self.encoder_.unknown(self.prepare(table)[0][unknown].head(1))[1][0]
+            many = f"{unknown.sum()} of {len(unknown)} rows have a category that was never seen in training"
+            warnings.warn(f"{many}, and are not predicted {why}", CounterpathWarning, stacklevel=3)
+        return probabilities
+
+    def probabilities(self, table: Any) -> pd.DataFrame:
+        """As `predict_proba`, without a warning, and in a table of pandas."""
         models = self._models()
         frame, _ = self.prepare(table)
-        x = models.encoder.encode(frame).to(models.rows.device)
-        probabilities = models.explained.predict_proba_table(frame, x).double().cpu().numpy()
+        known = models.encoder.known(frame).to_numpy()
+        x = models.encoder.encode(frame[known]).to(models.rows.device)
+        probabilities = np.full((len(frame), len(self.classes_)), np.nan)
+        probabilities[known] = models.explained.predict_proba_table(frame[known], x).double().cpu().numpy()
         return pd.DataFrame(probabilities, index=frame.index, columns=list(models.explained.classes))
 
-    def predict(self, table: Any) -> pd.Series:
-        """The class that the explained model predicts for every row."""
-        probabilities = self.predict_proba(table)
-        best = probabilities.to_numpy().argmax(1) if len(probabilities) else np.zeros(0, dtype=np.int64)
-        return pd.Series([self.classes_[index] for index in best], index=probabilities.index, name=self.target_)
+    def decide(self, probabilities: pd.DataFrame) -> pd.Series:
+        """The class of every row, given what `predict_proba` says; NA for a row of NaN."""
+        best = decide(torch.tensor(probabilities.to_numpy()), self._thresholds()).tolist()
+        known = probabilities.notna().all(axis=1).tolist()
+        labels = [self.classes_[index] if there else pd.NA for index, there in zip(best, known, strict=True)]
+        dtype = None if all(known) else object
+        return pd.Series(labels, index=probabilities.index, name=self.target_, dtype=dtype)
 
     def can_search(self, method: str | Method) -> bool:
         """Whether `explain` can be asked for a method: the models that it needs are there, and its copies allowed."""
@@ -379,6 +425,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         self.encoder_: Encoder = models.encoder
         self.schema_: Schema = models.encoder.schema
         self.classes_: Labels = models.explained.classes
+        self._thresholds()
         self.representation_: str = getattr(models.explained.classifier, "layer", "its last hidden layer")
         if warn and diagnostics.alarm:
             warnings.warn(f"{diagnostics.alarm} See explainer.diagnostics().", CounterpathWarning, stacklevel=3)
@@ -390,6 +437,10 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         models: FittedModels = self.models_
         return models
 
+    def _thresholds(self) -> Thresholds | None:
+        """How the explained model decides: see `decide`."""
+        return parse_threshold(self.threshold, self._models().explained.classes)
+
     def _options(self, time_limit: float | None = None, should_stop: ShouldStop | None = None) -> SearchOptions:
         names = (*SEARCH_SETTINGS, "ambient_metric", "uncertainty_cost")
         settings = {name: getattr(self, name) for name in names}
@@ -398,4 +449,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
     def _settings(self) -> dict[str, Any]:
         """What an answer depends on beside the request."""
         own = {name: getattr(self, name) for name in (*SEARCH_SETTINGS, "seed", "ambient_metric", "uncertainty_cost")}
-        return {**own, "model": self._models().explained.name, "representation_layer": self.representation_}
+        thresholds = self._thresholds()
+        decided = None if thresholds is None else dict(zip(map(str, self.classes_), thresholds, strict=True))
+        model = {"model": self._models().explained.name, "threshold": decided}
+        return {**own, **model, "representation_layer": self.representation_}

@@ -32,7 +32,7 @@ SEARCH_SETTINGS = (
 )
 """The parameters of an Explainer on which the answers of every method depend."""
 _METHOD_SETTINGS = ("representation_layer", "ambient_metric", "uncertainty_cost")
-_SETTINGS = (*SEARCH_SETTINGS, "seed", "model", *_METHOD_SETTINGS)
+_SETTINGS = (*SEARCH_SETTINGS, "seed", "model", "threshold", *_METHOD_SETTINGS)
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Request:
     """
 
     target_class: Any = OTHER
-    confidence: float = 0.5
+    confidence: float | None = None
     method: str | Method | None = None
     paths: str = ALL
     plans: int = 1
@@ -53,6 +53,7 @@ class Request:
     unlock: Iterable[str] = ()
     directions: Mapping[str, str] = field(default_factory=dict)
     ranges: Mapping[str, Any] = field(default_factory=dict)
+    stay_within: Mapping[str, Any] = field(default_factory=dict)
     max_changes: int | None = None
     feature_costs: Mapping[str, Number] = field(default_factory=dict)
     time_limit: float | int | None = None
@@ -68,7 +69,8 @@ class Request:
             resolve_method(self.method)
         check_keep(self.paths)
         parse_count("plans", self.plans)
-        if not isinstance(self.confidence, Real) or not 0 < self.confidence < 1:
+        given = self.confidence
+        if given is not None and (not isinstance(given, Real) or not 0 < given < 1):
             raise InputError(f"a confidence lies between 0 and 1; given {self.confidence!r}, try 0.5")
         if self.time_limit is not None and not self.time_limit > 0:
             raise InputError(f"the time limit must be a positive number of seconds; given {self.time_limit!r}")
@@ -90,6 +92,7 @@ class Request:
             "lock": list(self.lock),
             "unlock": list(self.unlock),
             "ranges": _plain_ranges(self.ranges),
+            "stay_within": _plain_ranges(self.stay_within),
         }
 
     @classmethod
@@ -149,7 +152,7 @@ def recorded_request(
     request = Request.from_json({name: recorded[name] for name in recorded if name not in (*_SETTINGS, PLAN)})
     if table is None:
         assert isinstance(asked, Explanation)
-        table = (asked.plan(1) if asked.plans > 1 else asked).factuals
+        table = (asked.plan(1) if asked.plans > 1 else asked).pandas.factuals
     return table, request, recorded.get(PLAN)
 
 

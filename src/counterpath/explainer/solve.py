@@ -12,6 +12,8 @@ from counterpath.data.status import BindingConstraint, Cause, Status, StatusCode
 from counterpath.explainer.request import OTHER, Request
 from counterpath.explanation.tables import END
 from counterpath.fitting.fitted import FittedModels
+from counterpath.models.explained import Thresholds, decide
+from counterpath.models.latent import context_for
 from counterpath.search.conflicts import binding_constraints
 from counterpath.search.feasible import FeasibleSet
 from counterpath.search.method import Method, SearchOptions
@@ -21,6 +23,7 @@ from counterpath.search.paths import Paths
 from counterpath.search.plans import Plans, one_plan, several_plans
 from counterpath.search.staging import stage
 from counterpath.search.traverse import StopReason
+from counterpath.utils.devices import map_blocks
 from counterpath.utils.errors import InputError
 
 _CAUSES = {
@@ -72,6 +75,7 @@ class Solver:
         method: How to search.
         options: The settings of the search.
         constraints: What may change.
+        thresholds: How the model decides, as of `decide`.
     """
 
     models: FittedModels
@@ -79,6 +83,7 @@ class Solver:
     method: Method
     options: SearchOptions
     constraints: Constraints
+    thresholds: Thresholds | None = None
 
     def __post_init__(self) -> None:
         if self.method.returns_training_rows and not self.options.allow_copies:
@@ -107,36 +112,57 @@ class Solver:
             A group, and the path of each of its rows, whose last point is what is returned.
 
         Raises:
-            InputError: A row is outside its own range.
+            InputError: A range holds no category of the training rows.
         """
         models, constraints, target_index = self.models, self.constraints, self.target_index
         x = models.encoder.encode(frame).to(models.rows.device)
         bounds, costs = constraints.bounds(models.encoder, frame, x), constraints.weights(models.encoder)
         probabilities = models.explained.predict_proba_table(frame, x)
-        predicted = probabilities.argmax(-1)
+        predicted = decide(probabilities, self.thresholds)
+        hopeless = torch.zeros_like(predicted, dtype=torch.bool)
+        hopeless[list(bounds.hopeless)] = True
+        inside, like = bounds.hold(x), self._reconstructed(x) if constraints.ranges else x
         for present in [0] if target_index is not None else predicted.unique().tolist():
             member = torch.ones_like(predicted, dtype=torch.bool) if target_index is not None else predicted == present
             target = Target(
                 present if target_index is None else target_index,
                 other=target_index is None,
                 confidence=self.request.confidence,
+                thresholds=self.thresholds,
             )
-            already = target.is_reached(probabilities)
-            for rows, find in ((member & already, self._already), (member & ~already, self._search)):
+            already = target.is_reached(probabilities) & inside
+            for rows in (member & hopeless, member & already & ~hopeless, member & ~already & ~hopeless):
                 for some in rows.nonzero()[:, 0].split(max(ROWS_AT_ONCE // self.request.plans, 1)):
                     if len(some):
-                        feasible = FeasibleSet.of(models.encoder, x[some], bounds.at(some), costs)
+                        why = [bounds.hopeless.get(row, "") for row in some.tolist()]
+                        box = None if why[0] else bounds.at(some)
+                        feasible = FeasibleSet.of(models.encoder, x[some], box, costs, like=like[some])
+                        stays = bool(why[0]) or bool(already[some[0]])
                         # No variable here may hold the paths of a group while the next one is searched for.
-                        yield self._group(*find(feasible, target), feasible, probabilities[some], index[some], target)
+                        yield self._group(
+                            *(self._stay(feasible, target, why) if stays else self._search(feasible, target)),
+                            feasible,
+                            probabilities[some],
+                            index[some],
+                            target,
+                        )
 
-    def _already(self, feasible: FeasibleSet, target: Target) -> tuple[Plans, list[Status]]:
-        """Paths of one point, for rows that have reached the target."""
+    def _reconstructed(self, x: Tensor) -> Tensor:
+        """What the generative model makes of rows: with which probability each category."""
+        latent = self.models.latent
+        with torch.no_grad():
+            return map_blocks(latent.decode, map_blocks(latent.encode, x), context_for(latent, x))
+
+    def _stay(self, feasible: FeasibleSet, target: Target, why: Sequence[str]) -> tuple[Plans, list[Status]]:
+        """Paths of one point, for rows that have reached the target, or cannot get where they must end."""
         repeated = feasible.repeat(self.request.plans)
         row = torch.arange(len(repeated), device=feasible.factual.device)
         problem = self.models.problem(self.method, repeated, target, self.options)
         paths = problem.paths(row, repeated.factual, torch.full_like(row, StopReason.CONFIDENCE_REACHED))
         exists = row % self.request.plans == 0
-        return Plans(paths, exists, torch.zeros_like(exists)), [Status(StatusCode.ALREADY)] * len(exists)
+        each = [Status(StatusCode.OUTSIDE, detail=one) if one else Status(StatusCode.ALREADY) for one in why]
+        status = [one for one in each for _ in range(self.request.plans)]
+        return Plans(paths, exists, torch.zeros_like(exists)), status
 
     def _search(self, feasible: FeasibleSet, target: Target) -> tuple[Plans, list[Status]]:
         request, options = self.request, self.options
@@ -150,7 +176,10 @@ class Solver:
         tries += [(feasible, replace(options, avoid_unseen=False))] if options.avoid_unseen else []
         plans = self._plans(kept, target, options)
         for within, how in tries[1:]:
-            rows = (~plans.paths.found.view(-1, request.plans).any(1)).nonzero()[:, 0]
+            stuck = ~plans.paths.found.view(-1, request.plans).any(1)
+            if how is options:
+                stuck &= (within.fixed != kept.fixed).any(1)  # nothing is missing of the others
+            rows = stuck.nonzero()[:, 0]
             if len(rows) and not options.should_stop():
                 plans = plans.replace_rows(rows, self._plans(within.at(rows), target, how), request.plans)
         paths = plans.paths
@@ -183,7 +212,7 @@ class Solver:
     ) -> list[Status]:
         """What became of every row."""
         reasons = [StopReason(code) for code in paths.reason.tolist()]
-        unseen = self.models.combinations.names(paths.x[paths.last], feasible.factual)
+        unseen = self.models.combinations.names(paths.x[paths.last], feasible.origin)
         each = enumerate(zip(reasons, paths.fallback.tolist(), paths.gap.tolist(), unseen, strict=True))
         return [
             Status(StatusCode.CROSSES_GAP if gap else StatusCode.FOUND, fallback=fallback, unseen_pairs=tuple(pairs))
@@ -208,17 +237,20 @@ class Solver:
         target: Target,
     ) -> tuple[Group, Paths]:
         """A group, with one row for each row and plan, and its paths."""
-        count, paths = self.request.plans, plans.paths
+        count, validator = (
+            self.request.plans,
+            self.models.problem(self.method, feasible, target, self.options).validator,
+        )
+        paths = validator.from_origin(feasible.repeat(count), plans.paths)
         steps = torch.bincount(paths.row, minlength=len(status)) - 1
         if self.options.staged and self.request.paths != END and not self.method.returns_training_rows:
-            problem = self.models.problem(self.method, feasible, target, self.options)
-            paths = stage(problem.validator, feasible.repeat(count), paths)
+            paths = stage(validator, feasible.repeat(count), paths)
         each = zip(status, plans.exists.tolist(), plans.timed_out.tolist(), strict=True)
         whole = tuple(one if exists else _NO_PLAN[timed_out] for one, exists, timed_out in each)
         group = Group(
             target,
             (index[:, None] * count + torch.arange(count, device=index.device)).flatten(),
-            feasible.factual.repeat_interleave(count, dim=0),
+            feasible.origin.repeat_interleave(count, dim=0),
             before.repeat_interleave(count, dim=0),
             paths.x[paths.last],
             steps,

@@ -7,6 +7,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from datetime import date, datetime, timedelta
 from itertools import chain, count
 from pathlib import Path
 from typing import Any, TextIO
@@ -14,6 +15,7 @@ from typing import Any, TextIO
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from counterpath.explanation import wording
 from counterpath.utils.errors import InputError
@@ -21,6 +23,10 @@ from counterpath.utils.files import atomic
 
 _SCALARS = (str, bool, int, float)
 _FLOAT = "float"  # what stands for infinity and NaN, which JSON does not have
+_TIMES = re.compile(r"datetime64\[(s|ms|us|ns)(, .+)?\]|timedelta64\[(s|ms|us|ns)\]|period\[.+\]")
+"""Times are written as whole numbers of their units since 1970, as pandas stores them; the smallest one is NaT."""
+_OBJECTS = {"date": date, "datetime": datetime}
+"""Python's own dates, by what stands for them in JSON."""
 _DTYPES = re.compile(r"str|object|string\[(python|pyarrow)\]|bool(ean)?|([Uu]?[Ii]nt(8|16|32|64)|[Ff]loat(16|32|64))")
 
 
@@ -62,7 +68,8 @@ def _index_to_json(index: pd.Index) -> dict[str, Any]:
         values: dict[str, Any] = {"dtype": "range", "values": [index.start, index.stop, index.step]}
     else:
         values = _values_to_json(index.to_series())
-    return {"name": index.name, **values}
+    freq = index.freqstr if isinstance(index, pd.DatetimeIndex | pd.TimedeltaIndex) else None
+    return {"name": index.name, **values, **({} if freq is None else {"freq": freq})}
 
 
 def _index_from_json(value: Mapping[str, Any]) -> pd.Index:
@@ -72,8 +79,11 @@ def _index_from_json(value: Mapping[str, Any]) -> pd.Index:
     if value["dtype"] == "range":
         start, stop, step = value["values"]
         return pd.RangeIndex(start, stop, step, name=value["name"])
-    index: pd.Index = pd.Index(_values_from_json(value), name=value["name"])
-    return index
+    index: Any = pd.Index(_values_from_json(value), name=value["name"])
+    if "freq" in value:
+        index.freq = value["freq"]
+    found: pd.Index = index
+    return found
 
 
 def _values_to_json(column: pd.Series) -> dict[str, Any]:
@@ -82,6 +92,12 @@ def _values_to_json(column: pd.Series) -> dict[str, Any]:
         categories = _values_to_json(dtype.categories.to_series())
         codes = column.cat.codes.tolist()
         return {"dtype": "category", "values": codes, "categories": categories, "ordered": bool(dtype.ordered)}
+    if isinstance(dtype, pd.IntervalDtype):
+        ends = pd.IntervalIndex(column.array)
+        sides = {side: _values_to_json(getattr(ends, side).to_series()) for side in ("left", "right")}
+        return {"dtype": "interval", "values": [], "closed": ends.closed, **sides}
+    if _TIMES.fullmatch(str(dtype)):
+        return {"dtype": str(dtype), "values": pd.Index(column).asi8.tolist()}
     # `str` says nothing of how a string dtype is stored.
     name = f"string[{dtype.storage}]" if str(dtype) == "string" else str(dtype)
     _check_dtype(name)
@@ -93,15 +109,34 @@ def _values_from_json(value: Mapping[str, Any]) -> pd.Series:
     if name == "category":
         kind = pd.CategoricalDtype(pd.Index(_values_from_json(value["categories"])), ordered=value["ordered"])
         return pd.Series(pd.Categorical.from_codes(values, dtype=kind))
+    if name == "interval":
+        left, right = (pd.Index(_values_from_json(value[side])) for side in ("left", "right"))
+        return pd.Series(pd.IntervalIndex.from_arrays(left, right, closed=value["closed"]))
+    if _TIMES.fullmatch(name):
+        return pd.Series(_times(name, np.array(values, dtype=np.int64)))
     _check_dtype(name)
     column: pd.Series = pd.Series([_from_json(item) for item in values], dtype=name)
     return column
 
 
+def _times(name: str, numbers: NDArray[np.int64]) -> pd.Index:
+    """The times that whole numbers stand for in a dtype of this name."""
+    dtype: Any = pd.api.types.pandas_dtype(name)
+    times: Any
+    if isinstance(dtype, pd.PeriodDtype):
+        times = pd.PeriodIndex.from_ordinals(numbers, freq=dtype.freq)  # type: ignore[attr-defined]  # the stubs lack it
+    elif isinstance(dtype, pd.DatetimeTZDtype):
+        times = pd.DatetimeIndex(numbers.view(f"M8[{dtype.unit}]")).tz_localize("UTC").tz_convert(dtype.tz)
+    else:
+        times = pd.Index(numbers.view(dtype))
+    found: pd.Index = times
+    return found
+
+
 def _check_dtype(name: str) -> None:
     if not _DTYPES.fullmatch(name):
         raise InputError(
-            f"values of dtype {name!r} have no form in JSON; expected numbers, booleans, text or categories: "
+            f"values of dtype {name!r} have no form in JSON; expected numbers, booleans, text, times or categories: "
             "convert the column or the index before you explain, for example with .astype(str)"
         )
 
@@ -113,6 +148,10 @@ def _to_json(value: Any) -> Any:
         return {_FLOAT: str(plain)}
     if plain is None or plain is pd.NA or isinstance(plain, _SCALARS):
         return None if plain is pd.NA else plain
+    if isinstance(plain, date):
+        return {"datetime" if isinstance(plain, datetime) else "date": plain.isoformat()}
+    if isinstance(plain, timedelta):
+        return {"timedelta": pd.Timedelta(plain).isoformat()}
     if isinstance(plain, list):
         return [_to_json(item) for item in plain]
     if isinstance(plain, dict):
@@ -123,6 +162,9 @@ def _to_json(value: Any) -> Any:
 def _from_json(value: Any) -> Any:
     if isinstance(value, list):
         return [_from_json(item) for item in value]
+    if isinstance(value, dict) and len(value) == 1 and (one := next(iter(value))) in (*_OBJECTS, "timedelta"):
+        text = value[one]
+        return pd.Timedelta(text).to_pytimedelta() if one == "timedelta" else _OBJECTS[one].fromisoformat(text)
     if isinstance(value, dict):
         return float(value[_FLOAT]) if _FLOAT in value else {key: _from_json(item) for key, item in value.items()}
     return value

@@ -122,6 +122,11 @@ class Explanation:
         return len(self.factuals)
 
     @property
+    def pandas(self) -> "Explanation":
+        """The same with tables of pandas, where the rows came in a table of another library."""
+        return self
+
+    @property
     def plans(self) -> int:
         """How many rows each person has: one, or as many as plans were asked for, whether or not so many were found."""
         return tables.plans_held(self.request)
@@ -162,12 +167,20 @@ class Explanation:
         """The measures of each row by its index label; computed once, when they are first asked for."""
         return self._measures.copy()
 
+    def units(self) -> pd.Series:
+        """What each measure is in: distances between encoded rows, for instance, in shares of a feature's range."""
+        return pd.Series(wording.units(self.schema), name="unit")
+
     def select(self, rows: Any) -> "Explanation":
         """The explanation of a few rows, by index label if no label is there twice, else by position.
 
         Where there are several plans, a label stands for all plans of the person, and the pair (label, plan) for one.
         """
         return self._take(self._positions(rows))
+
+    def rejected(self) -> "Explanation":
+        """The explanation without the people who have the decision already."""
+        return self._take(np.flatnonzero(~self._already[self._person]).tolist())
 
     def plan(self, number: int) -> "Explanation":
         """The explanation with only this plan of everybody, from 1, under their own labels.
@@ -204,6 +217,13 @@ class Explanation:
     def _count(self) -> int:
         """How many people there are."""
         return int(self._person.max(initial=-1)) + 1
+
+    @property
+    def _already(self) -> NDArray[np.bool_]:
+        """Which people have the decision already: what became of them is in their first row."""
+        already = np.zeros(self._count, dtype=bool)
+        already[self._person[::-1]] = (self.status["status"] == StatusCode.ALREADY).to_numpy()[::-1]
+        return already
 
     def _steps(self, position: int) -> pd.DataFrame:
         return self.paths.iloc[self._path_positions.get(position, [])].drop(columns="row").reset_index(drop=True)
@@ -340,10 +360,17 @@ class Explanation:
         classes = len(self.quality["coverage"]["class"]) if "coverage" in self.quality else 0
         return wording.describe_rows(self._frames(list(positions)), self.schema, self.request, classes)
 
-    def _people(self, most: int, steps: bool = False) -> list[Person]:
-        """The first people, at least one, whole: with all their plans, and the steps of each if they are wanted."""
-        order = np.argsort(self._person, kind="stable")
-        positions = order[self._person[order] < max(most, 1)].tolist()
+    def _people(self, most: int, steps: bool = False, *, rejected_first: bool = False) -> list[Person]:
+        """The first people, at least one, whole: with all their plans, and the steps of each if they are wanted.
+
+        If the rejected come first, then after them those who have the decision already.
+        """
+        order = np.argsort(self._already, kind="stable") if rejected_first else np.arange(self._count)
+        shown = order[: max(most, 1)]
+        rank = np.full(self._count, self._count)
+        rank[shown] = np.arange(len(shown))
+        ranks = rank[self._person]
+        positions = np.argsort(ranks, kind="stable")[: int((ranks < self._count).sum())].tolist()
         rows = self._describe(positions)
         if steps:
             rows = [self._with_steps(row, at) for row, at in zip(rows, positions, strict=True)]
@@ -362,7 +389,8 @@ class Explanation:
     def _repr_html_(self) -> str:
         from counterpath.explanation.report.build import render_notebook
 
-        return render_notebook(self._headline, self._people(_ROWS_IN_A_NOTEBOOK // self.plans), self._count)
+        people = self._people(_ROWS_IN_A_NOTEBOOK // self.plans, rejected_first=True)
+        return render_notebook(self._headline, people, self._count)
 
     def plot_changes(self, path: str | Path | None = None) -> "Figure":
         """Draw how often each feature changes in the rows that were found, by how much, and in which direction.
@@ -430,12 +458,12 @@ class Explanation:
             raise InputError(f"the explanation is damaged: {type(error).__name__} {error}; write it again") from error
 
     def to_text(self, steps: bool = False) -> str:
-        """The first rows, or people with all plans, a line each, as `print` shows them.
+        """The first rows, or people with all plans, a line each, as `print` shows them; the rejected come first.
 
         Args:
             steps: Whether to write the steps of each path below it, where it has more than one: see `milestones`.
         """
-        shown = self._people(_ROWS_IN_A_TERMINAL // self.plans, steps)
+        shown = self._people(_ROWS_IN_A_TERMINAL // self.plans, steps, rejected_first=True)
         lines = [line for person in shown for line in person.lines]
         more = self._count - len(shown)
         return "\n".join([self._headline, *lines, *([f"… and {more} more"] if more else [])])

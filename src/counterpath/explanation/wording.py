@@ -4,7 +4,8 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
 from itertools import groupby
 from typing import Any
 
@@ -14,6 +15,7 @@ import pandas as pd
 from counterpath.data.constraints import CONSTRAINTS
 from counterpath.data.schema import Feature, Schema
 from counterpath.data.status import FOUND, BindingConstraint, Cause, Status, StatusCode
+from counterpath.data.times import DATE, DURATION, day_text, value_text
 from counterpath.explanation.tables import PLAN, PLANS, changed_cells, labels_without_plan, plan_numbers, plans_held
 
 NOT_ACTIONABLE = "People cannot usually change this; switch off to allow it."
@@ -32,6 +34,8 @@ def value(given: Any) -> str:
     """A value of a table as text that gives the same value when it is typed in: all of its digits, and no others."""
     if given is None or given is pd.NA or given != given:
         return "–"
+    if isinstance(given, date | timedelta | np.datetime64 | np.timedelta64):
+        return value_text(given)
     plain = given.item() if isinstance(given, np.generic) else given
     if isinstance(plain, bool) or not isinstance(plain, int | float):
         return str(plain)
@@ -82,6 +86,13 @@ def amount(feature: Feature, given: Any) -> str:
     return with_unit(feature, shown(feature, given))
 
 
+def number(feature: Feature, given: float) -> str:
+    """The number that stands for a value of a feature without categories, as text: a date as a date."""
+    if feature.kind == DATE:
+        return day_text(given)
+    return f"{value(given)} days" if feature.kind == DURATION else value(given)
+
+
 def legal(feature: Feature, lower: float, upper: float) -> str:
     """Which numbers a feature may have, or usually has, as a hint beside a field.
 
@@ -90,7 +101,7 @@ def legal(feature: Feature, lower: float, upper: float) -> str:
         lower: The smallest one that it may become.
         upper: The largest one.
     """
-    ends = f"{value(lower)} to {value(upper)}"
+    ends = f"{number(feature, lower)} to {number(feature, upper)}"
     if None in (feature.lower, feature.upper):
         return f"{ends} is usual"
     return f"{ends} in steps of {value(feature.step)}" if feature.step else ends
@@ -268,7 +279,7 @@ _BINDING = {
     "not_actionable": "{} is not something that people can change",
     "up": "{} may only go up",
     "down": "{} may only go down",
-    "range": "{} must stay within its range",
+    "range": "{} must be in its range",
     "max_changes": "at most {} features may change",
 }
 
@@ -282,7 +293,7 @@ def reason(status: Status, probability_after: float, confidence: float, schema: 
     Args:
         status: What became of it.
         probability_after: The probability of the target for the row as returned.
-        confidence: The probability that was asked for.
+        confidence: The probability that was asked for; NaN for none but the model's own decision.
         schema: What people call the features.
     """
     if status.code.found:
@@ -330,7 +341,7 @@ class Row:
         p_after: The same for the row as returned.
         changes: What differs between them.
         target: The target class, or `OTHER`.
-        confidence: The probability that was asked for.
+        confidence: The probability that was asked for, as of `asked_level`.
         binding: Which constraints stand in the way of a counterfactual, in words; empty if none is known to.
         plan: Which of the person's plans this is, from 1.
         plans: How many plans were asked for.
@@ -373,7 +384,7 @@ class Row:
     def brief(self) -> str:
         """What became of the row, in one line."""
         blocked = [f"in the way: {self.binding}"] if self.binding else []
-        if self.status is StatusCode.UNKNOWN_CATEGORY:
+        if self.status in (StatusCode.UNKNOWN_CATEGORY, StatusCode.OUTSIDE):
             return f"{self.status} | {self.reason}"
         if self.status is StatusCode.NO_OTHER_PLAN:
             return " | ".join([str(self.status), *blocked])
@@ -393,7 +404,8 @@ class Row:
         """What the model predicts today, if that is worth a sentence of its own."""
         if self.status in (StatusCode.UNKNOWN_CATEGORY, StatusCode.ALREADY, StatusCode.NO_OTHER_PLAN):
             return ""
-        return f"The model predicts {self.before} ({self._odds(self.before, self.p_before)})."
+        already = " already" if self.status.found and self.before == self.after else ""
+        return f"The model predicts {self.before}{already} ({self._odds(self.before, self.p_before)})."
 
     @property
     def claim(self) -> str:
@@ -402,7 +414,7 @@ class Row:
         clauses = condition([change.clause for change in self.changes])
         odds = self._odds(self.after, self.p_after)
         match self.status:
-            case StatusCode.UNKNOWN_CATEGORY:
+            case StatusCode.UNKNOWN_CATEGORY | StatusCode.OUTSIDE:
                 return f"This row is not explained. {self.reason}"
             case StatusCode.ALREADY:
                 return f"The model already predicts {self.after} ({odds}): nothing has to change."
@@ -410,7 +422,10 @@ class Row:
                 what = f"if {clauses}" if self.changes else "after changes too small to list"
                 crosses = self.status is StatusCode.CROSSES_GAP
                 gap = " But no chain of people leads there: the path crosses a gap in the data." if crosses else ""
-                return f"It would predict {self.after} ({odds}) {what}.{gap}"
+                then = f"predict {self.after}"
+                if self.before == self.after:  # what is asked for is more than the decision
+                    then = "be surer" if self.p_after > self.p_before else "still do so"
+                return f"It would {then} ({odds}) {what}.{gap}"
             case StatusCode.NO_OTHER_PLAN:
                 return f"No further plan that differs from the ones before was found.{blocked}"
             case StatusCode.NOT_FOUND:
@@ -435,6 +450,21 @@ class Row:
         if is_target or is_rest:
             return percent(target if is_target else 1 - target)
         return f"{percent(target)} for {outcome(self.target)}"
+
+
+def asked_level(request: Mapping[str, Any], before: Any, classes: int) -> float:
+    """What the probability of the target must reach: the asked confidence, or from which on the model decides so.
+
+    NaN where the model's own decision among more than two classes is all that is asked for: no single number says it.
+    """
+    if request.get("confidence") is not None:
+        return float(request["confidence"])
+    if classes != 2:
+        return math.nan
+    by_class = request.get("threshold") or {}
+    if request["target_class"] == OTHER:
+        return 1 - float(by_class.get(str(before), 0.5))
+    return float(by_class.get(str(request["target_class"]), 0.5))
 
 
 def describe_rows(
@@ -469,7 +499,7 @@ def describe_rows(
             p_after=float(answer["probability_after"]),
             changes=tuple(changes[position]),
             target=class_text(schema, request["target_class"]),
-            confidence=float(request["confidence"]),
+            confidence=asked_level(request, answer["class_before"], classes),
             binding="; ".join(constraint(BindingConstraint.from_json(each), schema) for each in answer["binding"]),
             plan=plan,
             plans=plans,
@@ -536,7 +566,7 @@ class Person:
 
 
 def group_by_person(rows: Iterable[Row], people: Iterable[int]) -> list[Person]:
-    """Rows by person, given the number of each row's person, in rising order."""
+    """Rows by person, given the number of each row's person, whose rows are together."""
     paired = groupby(zip(people, rows, strict=True), key=lambda pair: pair[0])
     return [Person(tuple(row for _, row in pairs)) for _, pairs in paired]
 
@@ -558,7 +588,10 @@ def headline(statuses: Sequence[str], request: Mapping[str, Any], people: Sequen
         found = sum(status in FOUND for status in statuses)
         results = ", ".join([f"{found} found{_across(statuses)}", *_without(statuses)])
     target = outcome(class_text(schema, request["target_class"]))
-    asked = f"method {request['method']}, wanted {target}, confidence {value(request['confidence'])}"
+    asked = f"method {request['method']}, wanted {target}"
+    asked += "" if request.get("confidence") is None else f", confidence {value(request['confidence'])}"
+    if request.get("threshold"):
+        asked += f", decided by thresholds {_text(request['threshold'], None)}"
     return f"Explanation of {rows}: {results} ({asked})"
 
 
@@ -612,6 +645,9 @@ MEANINGS: dict[str, Meaning] = {
     "confidence": Meaning("probability", "what the model gives the wanted outcome then", probability),
     "l0": Meaning("features changed", "how many features are different", rounded),
     "l1": Meaning("size of the change", f"all changes added up (L1); {_UNIT}", rounded),
+    "l1_mad": Meaning(
+        "size of the change, by spread", "all changes added up, each number by its MAD (L1/MAD)", rounded
+    ),
     "l2": Meaning("distance", f"straight-line distance to the row as asked (L2); {_UNIT}", rounded),
     "l2_sq": Meaning("distance, squared", "its square, which punishes large changes (L2²)", rounded),
     "linf": Meaning("largest change", f"of any one feature (L∞); {_UNIT}", rounded),
@@ -635,6 +671,42 @@ MEANINGS: dict[str, Meaning] = {
 }
 """The measures and counts of tables over many rows, by their names."""
 
+ENCODED = ("l1", "l2", "l2_sq", "linf", "ld", "ld_sq")
+"""The measures between encoded rows, where a number may be on another scale than its own."""
+UNITS = {
+    **dict.fromkeys(("l1", "l2", "linf", "ld"), _UNIT),
+    **dict.fromkeys(("l2_sq", "ld_sq"), f"squared; {_UNIT}"),
+    "l1_mad": "median absolute deviations of the training rows, in original units; another category counts 1",
+    **dict.fromkeys(("l0", "violation", "redundancy"), "features"),
+    **dict.fromkeys(("valid", "copy"), "1 for yes, 0 for no"),
+    **dict.fromkeys(("confidence", "ynn"), "from 0 to 1"),
+    "unseen_pairs": "pairs of features",
+    "steps": "points after the first",
+}
+"""What the measures of a row are in."""
+
+
+def scales(schema: Schema) -> str:
+    """Which features distances count on another scale than their own, as a clause; empty for none."""
+    logs = [feature.title for feature in schema if feature.transform != "identity"]
+    return f"{listed(logs)} on a log scale" if logs else ""
+
+
+def units(schema: Schema) -> dict[str, str]:
+    """What each measure is in, given the features."""
+    scaled = scales(schema)
+    return {name: f"{text}; {scaled}" if scaled and name in ENCODED else text for name, text in UNITS.items()}
+
+
+def meanings(schema: Schema, known: Mapping[str, Meaning] | None = None) -> dict[str, Meaning]:
+    """What measures mean, with the scale of those between encoded rows where it is not the features' own."""
+    scaled, known = scales(schema), MEANINGS if known is None else known
+    if not scaled:
+        return dict(known)
+    more = {name: replace(known[name], text=f"{known[name].text}; {scaled}") for name in ENCODED if name in known}
+    return {**known, **more}
+
+
 ROW_MEANINGS: dict[str, Meaning] = MEANINGS | {
     "copy": Meaning("copy", "whether it is equal to a training row, so somebody's own record", _yes),
 }
@@ -644,7 +716,8 @@ ROW_MEANINGS: dict[str, Meaning] = MEANINGS | {
 REQUEST_MEANINGS = {
     "method": "how to search",
     "target_class": "the wanted decision; other is any but the present one",
-    "confidence": "what its probability must reach",
+    "confidence": "what its probability must reach; else what the model decides by",
+    "threshold": "from which probability on the model decides for a class",
     "plans": "how many counterfactuals each person may have",
     "plan": "which of them is shown",
     "paths": "how much of each path is kept",

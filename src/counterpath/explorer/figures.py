@@ -256,7 +256,7 @@ def path_figure(result: Explanation, i: Any) -> Figure:
     drawn = moving[:MOST_FEATURES]
     steps, probabilities = path["step"].tolist(), path["probability"].tolist()
     milestones = result.milestones(i).iloc[1:]
-    confidence = float(result.request["confidence"])
+    confidence = result._describe([result._position(i, None)])[0].confidence
     outcome = wording.outcome(wording.class_text(result.schema, result.request["target_class"]))
     panels = [_probability_panel(steps, probabilities, milestones, outcome)]
     if path["uncertainty"].notna().any():
@@ -279,10 +279,12 @@ def path_figure(result: Explanation, i: Any) -> Figure:
         xshift=2,
         font=soft_font(),
     )
+    has_level = confidence == confidence  # NaN where only the decision counts
     level = {"x0": 0, "x1": 1, "xref": "paper", "y0": confidence, "y1": confidence, "yref": "y"}
     marks = milestones["step"].tolist() if len(milestones) > 1 else []
     line = {"type": "line", "layer": "below"}
-    shapes = [{**line, **level, "line": {"color": INK, "width": 1, "dash": "dash"}}] + [
+    shapes = [{**line, **level, "line": {"color": INK, "width": 1, "dash": "dash"}}] if has_level else []
+    shapes += [
         {**line, "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "paper", "line": {"color": "#b9d4e6", "width": 1}}
         for x in marks
     ]
@@ -296,7 +298,7 @@ def path_figure(result: Explanation, i: Any) -> Figure:
         heading=_HEADING,
         gap=_GAP,
         margin=_MARGIN,
-        annotations=[asked],
+        annotations=[asked] if has_level else [],
         hovermode="x unified",
         hoversubplots="axis",
         xaxis=axis(

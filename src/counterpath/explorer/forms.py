@@ -60,7 +60,7 @@ class TargetFields:
         classes |= {} if OTHER in classes else {OTHER: "any other class"}
         target = default_target(explainer)
         self.target = ui.select(classes, label="Wanted decision", value=target, on_change=on_target)
-        self.confidence = ui.number("Confidence", value=0.5, step=0.05)
+        self.confidence = ui.number("Confidence", step=0.05)
         methods = available_methods(explainer)
         self.method = ui.select(methods, label="Method", value=methods[0], on_change=on_method)
 
@@ -92,7 +92,7 @@ class FeatureCard:
         codes = [code for code in explainer.encoder_.seen[index] if code < len(feature.categories)]
         known = [*(feature.categories[code] for code in codes), *([None] if feature.missing else [])]
         self._categories = {category: wording.shown(feature, category) for category in known}
-        self._silent = False
+        self._silent, self._is_time = False, KINDS[feature.kind].times
         with elements.box("article", "cp-card", aria_label=f"Feature {feature.title}") as self._card:
             elements.set_class(self._card, "cp-fixed", feature.immutable)
             self._build()
@@ -100,7 +100,7 @@ class FeatureCard:
     @property
     def value(self) -> Any:
         """The value as it stands in the field."""
-        return as_integer(self._value.value)
+        return self._value.value or None if self._is_time else as_integer(self._value.value)
 
     def show_value(self, value: Any) -> None:
         """Put a value into its field, without calling back."""
@@ -108,7 +108,8 @@ class FeatureCard:
         value = None if pd.isna(value) else value
         if isinstance(self._value, ui.select):
             self._value.set_options({**self._categories, value: wording.shown(self._feature, value)})
-        self._value.set_value(value)
+        shown: Any = wording.value(value) if self._is_time and value is not None else value
+        self._value.set_value(shown)
         self._silent = False
 
     def show_constraint(self, constraint: FeatureConstraint) -> None:
@@ -170,16 +171,24 @@ class FeatureCard:
             self._controls |= {"direction": direction, "cost": elements.describe(cost, hint="1 is usual")}
             for name, label in (("low", "At least"), ("high", "At most")) if has_ends else ():
                 self._controls[name] = (
-                    ui.number(label, on_change=self._constrained)
+                    ui.input(label, on_change=self._constrained).props("clearable")
+                    if self._is_time
+                    else ui.number(label, on_change=self._constrained)
                     if isinstance(self._axis, NumberAxis)
                     else ui.select(self._categories, label=label, clearable=True, on_change=self._constrained)
                 )
         if not has_ends:
             allowed = ui.select(self._categories, label="Allowed values", multiple=True, on_change=self._constrained)
             self._controls["allowed"] = elements.describe(allowed.classes("cp-full"), hint="none chosen: all are")
+        stays = ui.switch("From the start on, not only in the end", on_change=self._constrained).props("dense")
+        self._controls["stays"] = elements.describe(
+            stays, aria_label=f"{self._feature.title} must be so from the start"
+        )
 
-    def _value_field(self) -> ui.number | ui.select:
+    def _value_field(self) -> ui.number | ui.select | ui.input:
         axis = self._axis
+        if self._is_time:
+            return ui.input(on_change=self._edited).props("dense")
         if not isinstance(axis, NumberAxis):
             return ui.select(self._categories, on_change=self._edited).props("dense options-dense")
         field = ui.number(on_change=self._edited).props("dense")
@@ -198,6 +207,7 @@ class FeatureCard:
         if self._silent:
             return
         values = {name: as_integer(control.value) for name, control in self._controls.items()}
+        values |= {name: values[name] or None for name in ("low", "high") if self._is_time and name in values}
         self.constraint = FeatureConstraint(**values | {"allowed": tuple(values.get("allowed", ()))})
         self._summarize()
         self._on_constraint()

@@ -288,7 +288,7 @@ class RowView:
         with elements.section("plans", "Plans"):
             with ui.element("div").classes("cp-fields"):
                 self._fields = TargetFields(self._model.explainer, on_method=self._describe_method)
-                elements.describe(self._fields.confidence, hint="the least probability")
+                elements.describe(self._fields.confidence, hint="the least probability; empty: as the model decides")
                 self._plans_field = elements.describe(ui.number("Plans", value=3, step=1), hint="at most")
                 self._max_changes = elements.describe(ui.number("Most changes", step=1), hint="empty: any number")
             self._description = elements.text("p", "", "cp-soft")

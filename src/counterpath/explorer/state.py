@@ -37,6 +37,7 @@ class FeatureConstraint:
         low: The smallest value that is allowed, or None.
         high: The largest one, or None.
         allowed: The categories that are allowed, for a feature without an order; empty for all of them.
+        stays: Whether it must be so from the start on, and not only in the end.
         cost: How hard it is to change, 1 by default; None is no number, which an error says.
     """
 
@@ -45,12 +46,18 @@ class FeatureConstraint:
     low: Any = None
     high: Any = None
     allowed: tuple[Any, ...] = ()
+    stays: bool = False
     cost: Number | None = 1
 
     @classmethod
     def default(cls, feature: Feature) -> "FeatureConstraint":
         """That of a feature of which nothing is asked: what people cannot change is locked."""
         return cls(locked=not feature.actionable and not feature.immutable)
+
+    @property
+    def has_range(self) -> bool:
+        """Whether it says where the feature must end, or stay."""
+        return bool(self.allowed) or self.low is not None or self.high is not None
 
     def summary(self, feature: Feature) -> str:
         """What differs from the default, in a few words."""
@@ -59,6 +66,7 @@ class FeatureConstraint:
         if self.low is not None or self.high is not None:
             words.append(f"{'' if self.low is None else self.low}–{'' if self.high is None else self.high}")
         words += [f"{len(self.allowed)} of {len(feature.categories)} values"] if self.allowed else []
+        words += ["always"] if self.stays and self.has_range else []
         words += [f"cost {self.cost:g}"] if self.cost not in (None, 1) else []
         return ", ".join(words)
 
@@ -68,17 +76,18 @@ def request_arguments(schema: Schema, constraints: Mapping[str, FeatureConstrain
 
     What is not actionable is locked unless it is unlocked.
     """
-    ranges: dict[str, Any] = {}
+    ranges: dict[bool, dict[str, Any]] = {False: {}, True: {}}
     for name, constraint in constraints.items():
         if constraint.allowed:
-            ranges[name] = constraint.allowed
-        elif is_interval(schema[name]) and (constraint.low is not None or constraint.high is not None):
-            ranges[name] = (constraint.low, constraint.high)
+            ranges[constraint.stays][name] = constraint.allowed
+        elif is_interval(schema[name]) and constraint.has_range:
+            ranges[constraint.stays][name] = (constraint.low, constraint.high)
     return {
         "lock": tuple(name for name, one in constraints.items() if one.locked and schema[name].actionable),
         "unlock": tuple(name for name, one in constraints.items() if not one.locked and name in schema.not_actionable),
         "directions": {name: one.direction for name, one in constraints.items() if one.direction != BOTH},
-        "ranges": ranges,
+        "ranges": ranges[False],
+        "stay_within": ranges[True],
         "feature_costs": {name: one.cost for name, one in constraints.items() if one.cost != 1},
     }
 
@@ -109,7 +118,7 @@ def constraint_error(
     try:
         parsed = Constraints.of(explainer.schema_, **request_arguments(explainer.schema_, {feature.name: constraint}))
         if row is not None:
-            parsed.bounds(explainer.encoder_, row, explainer.encoder_.encode(row))
+            return parsed.bounds(explainer.encoder_, row, explainer.encoder_.encode(row)).hopeless.get(0, "")
     except InputError as error:
         return str(error)
     return ""
@@ -190,7 +199,8 @@ class RowTable:
 def single_row(explainer: Explainer, values: Mapping[str, Any], label: Any = 0) -> pd.DataFrame:
     """One row as a table with the columns and, where they hold the values, the dtypes of the training table."""
     row = {name: [values[name]] for name in explainer.schema_.names}
-    return explainer.encoder_.align(pd.DataFrame(row, index=pd.Index([label])))
+    encoder = explainer.encoder_
+    return encoder.align(encoder.in_own_types(pd.DataFrame(row, index=pd.Index([label]))))
 
 
 @dataclass(frozen=True)

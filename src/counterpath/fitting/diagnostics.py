@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from counterpath.data.schema import KINDS
+from counterpath.data.tables import to_numbers
 from counterpath.fitting.fitted import FittedModels
 from counterpath.fitting.train import some
 from counterpath.models.calibration import Calibration, calibrate
@@ -381,7 +382,8 @@ def _reconstruction(models: FittedModels, before: Tensor, after: Tensor) -> pd.D
             x, y = before[there, columns.start].double(), after[there, columns.start].double()
             total = float((x - x.mean(0)).square().sum())
             kept = 1 - float((x - y).square().sum()) / total if total else 1.0
-            guessing, error = (0.0 if total else 1.0), f"{(old.astype(float) - new.astype(float)).abs().mean():.4g}"
+            off = pd.Series(to_numbers(old, feature) - to_numbers(new, feature)).abs().mean()
+            guessing, error = (0.0 if total else 1.0), f"{off:.4g}"
         else:
             kept, guessing = float((old == new).mean()), float(old.value_counts(normalize=True).iloc[0])
             error = "–"

@@ -11,13 +11,14 @@ from torch import Tensor
 
 from counterpath.data.encoding import Encoder
 from counterpath.geometry.graph import Neighbours
-from counterpath.models.explained import ExplainedModel
+from counterpath.models.explained import ExplainedModel, Thresholds, decide
 from counterpath.models.flow import FlowModel
 from counterpath.models.generator import Generator
 from counterpath.models.latent import LatentModel
 from counterpath.models.vae import VAE
 from counterpath.search.combinations import Combinations
 from counterpath.search.feasible import FeasibleSet
+from counterpath.search.measures import spreads
 from counterpath.search.method import AnyModels, Method, Problem, SearchModels, SearchOptions, SearchSetup
 from counterpath.search.methods import search
 from counterpath.search.objective import Target
@@ -139,6 +140,11 @@ class FittedModels:
         return Plausibility(Neighbours(self.rows[chosen], weights), *limits, all_rows=self.neighbours)
 
     @cached_property
+    def spreads(self) -> Float[Tensor, "f"]:
+        """How far apart training rows are in each feature, in original units."""
+        return spreads(self.encoder, self.rows)
+
+    @cached_property
     def combinations(self) -> Combinations:
         """Which combinations of values the training rows have."""
         return Combinations.fit(self.encoder, self.rows)
@@ -199,11 +205,11 @@ class FittedModels:
         with torch.no_grad():
             return LatentMap.of(map_blocks(self.latent.encode, self.rows))
 
-    def landscape(self, count: int) -> pd.DataFrame:
-        """Where training rows lie on the map, at most `count` of them, and what the model predicts for them."""
+    def landscape(self, count: int, thresholds: Thresholds | None = None) -> pd.DataFrame:
+        """Where training rows lie on the map, at most `count` of them, and what the model decides about them."""
         rows = torch.randperm(len(self.rows), generator=torch.Generator().manual_seed(0))[:count]
         where = self.latent_map.points[rows]
-        predicted = self.probabilities[rows.to(self.probabilities.device)].argmax(-1).tolist()
+        predicted = decide(self.probabilities[rows.to(self.probabilities.device)], thresholds).tolist()
         return pd.DataFrame(
             {
                 "map_x": where[:, 0].numpy(),

@@ -403,17 +403,21 @@ def unpack(
     return models
 
 
+_BY_CLASS = ("class_weight", "threshold")
+"""The parameters of an explainer that may be mappings from labels."""
+
+
 def parameters_to_json(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """An explainer's parameters as JSON.
 
-    Labels need not be text there, so their weights are a list of pairs; a method of the user's own is named.
+    Labels need not be text there, so what is given by class is a list of pairs; a method of the user's own is named.
     """
-    weights, method = parameters["class_weight"], parameters["method"]
-    pairs = [[label, weight] for label, weight in weights.items()] if isinstance(weights, Mapping) else weights
+    method, given = parameters["method"], {name: parameters[name] for name in _BY_CLASS}
+    pairs = {name: list(map(list, each.items())) if isinstance(each, Mapping) else each for name, each in given.items()}
     if isinstance(method, Method):
         known = method.name in method_names() and type(resolve_method(method.name)) is type(method)
         method = method.name if known else {"own": qualified_name(method), "name": method.name}
-    return {**parameters, "class_weight": pairs, "method": method}
+    return {**parameters, **pairs, "method": method}
 
 
 def parameters_from_json(value: Mapping[str, Any], device: str, method: Method | None) -> dict[str, Any]:
@@ -424,8 +428,8 @@ def parameters_from_json(value: Mapping[str, Any], device: str, method: Method |
         device: Where to compute.
         method: The user's own method, if it was one.
     """
-    weights, stored = value["class_weight"], value["method"]
-    weights = dict(weights) if isinstance(weights, list) else weights
+    stored, by_class = value["method"], {name: value[name] for name in _BY_CLASS}
+    pairs = {name: dict(each) if isinstance(each, list) else each for name, each in by_class.items()}
     if isinstance(stored, str):
         if method is not None:
             raise InputError(f"this explainer was fitted with method {stored!r}; load it without method=")
@@ -439,7 +443,7 @@ def parameters_from_json(value: Mapping[str, Any], device: str, method: Method |
         **value,
         "device": device,
         "hidden": tuple(value["hidden"]),
-        "class_weight": weights,
+        **pairs,
         "method": stored if isinstance(stored, str) else method,
     }
 

@@ -20,7 +20,7 @@ from counterpath.data.constraints import parse_forbidden
 from counterpath.data.encoding import Encoder
 from counterpath.data.impute import Imputer
 from counterpath.data.schema import Schema
-from counterpath.data.tables import check_columns, draw_rows, to_pandas
+from counterpath.data.tables import check_columns, draw_rows, to_pandas, without_ignored
 from counterpath.fitting.fitted import FittedModels
 from counterpath.models.classifier import Classifier, PredictProba, blockwise_proba
 from counterpath.models.explained import (
@@ -29,6 +29,7 @@ from counterpath.models.explained import (
     Labels,
     TorchClassifier,
     black_box_proba,
+    check_ignored,
     class_labels,
     is_torch,
     predict_proba,
@@ -114,7 +115,9 @@ def prepare_training(
     if encoder is not None:
         schema = encoder.schema
     schema = Schema.infer(features) if schema is None else schema
+    features = without_ignored(features, schema)
     check_columns(features, schema)
+    check_ignored(model, schema)
     parse_forbidden(schema)  # what cannot be used is said before hours of training, and not after
     imputer = Imputer.fit(features, schema) if missing == "impute" else None
     features = features if imputer is None else imputer.fill(features)[0]
@@ -145,11 +148,16 @@ def _with_gaps(schema: Schema, features: pd.DataFrame, model: Any, missing: str)
             raise InputError(
                 f"column {names[0]!r}, row {features.index[first[0]]}: the value is missing, and "
                 f"{qualified_name(model)} does not take rows with gaps, so missing={missing!r} cannot keep them "
-                f"({str(error).splitlines()[0]}); fill them in with missing='impute', or give a pipeline that does"
+                f"({_first_line(error)}); fill them in with missing='impute', or give a pipeline that does"
             ) from error
     for name in names:
         schema = schema.replace(name, missing=True)
     return schema
+
+
+def _first_line(error: Exception) -> str:
+    """What an error says, without the advice that some libraries add; its type if it says nothing."""
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def _without_labels(frame: pd.DataFrame, target: TargetColumn) -> tuple[pd.DataFrame, pd.Series | None, str | None]:

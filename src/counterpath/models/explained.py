@@ -1,19 +1,22 @@
 """The model under explanation: ours, a torch module, or a black box that gives probabilities."""
 
 import copy
+import json
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from counterpath.data.encoding import Encoder
+from counterpath.data.schema import Schema
 from counterpath.models.classifier import Differentiable, PredictProba
 from counterpath.models.surrogate import Agreement
 from counterpath.utils.errors import CounterpathWarning, InputError
@@ -145,6 +148,8 @@ def _representation(module: nn.Module, layers: list[nn.Module], layer: str | Non
 
 
 Labels = tuple[Any, ...]
+Thresholds = tuple[float, ...]
+"""τ of every class, together 1: see `decide`."""
 Labelled = tuple[Labels, NDArray[np.int64]]
 """The classes, and the index of every row's label among them."""
 _MOST_CLASSES = 50
@@ -186,13 +191,88 @@ class ExplainedModel:
 
     def class_index(self, label: Any) -> int:
         """The index of a label; text that reads like one of them, as a command line gives it, will do."""
-        if label in self.classes:
-            return self.classes.index(label)
-        names = [str(name) for name in self.classes]
-        if str(label) in names:
-            return names.index(str(label))
-        known = ", ".join(repr(name) for name in self.classes)
-        raise InputError(f"the target class {label!r} does not exist; choose one of: {known}, or 'other'")
+        found = _find(label, self.classes)
+        if found is None:
+            known = ", ".join(repr(name) for name in self.classes)
+            raise InputError(f"the target class {label!r} does not exist; choose one of: {known}, or 'other'")
+        return found
+
+
+def _find(label: Any, classes: Labels) -> int | None:
+    """The index of a label, or of text that reads like it."""
+    if label in classes:
+        return classes.index(label)
+    names = [str(name) for name in classes]
+    return names.index(str(label)) if str(label) in names else None
+
+
+def decide(probabilities: Float[Tensor, "n K"], thresholds: Thresholds | None = None) -> Int[Tensor, "n"]:
+    """The index of the class that is decided: argmax pₖ/τₖ, and without thresholds the most probable, first of equals.
+
+    Of two classes that is the second one from its threshold on: p₁ ≥ τ₁.
+    """
+    if thresholds is None:
+        return probabilities.argmax(-1)
+    if len(thresholds) == 2:
+        return (probabilities[:, 1] >= thresholds[1]).long()
+    # No tensor of thresholds: it would be copied to the device, which what is captured in a CUDA graph must not be.
+    return torch.stack([of / at for of, at in zip(probabilities.unbind(-1), thresholds, strict=True)], -1).argmax(-1)
+
+
+def parse_threshold(given: Any, classes: Labels) -> Thresholds | None:
+    """From which probability on a class is decided, as the threshold of every class; None for the most probable class.
+
+    Args:
+        given: One number, that of the second of two classes; or a mapping from classes, of which some may be left out:
+            they share what is left to 1.
+        classes: The labels.
+
+    Raises:
+        InputError: A class does not exist, or a threshold is not between 0 and 1; the message names both.
+    """
+    if given is None:
+        return None
+    known = ", ".join(map(repr, classes))
+    if not isinstance(given, Mapping):
+        if len(classes) != 2 and isinstance(given, Real):
+            raise InputError(
+                f"threshold is {given!r}, and there are {len(classes)} classes: {known}; expected one for each, "
+                f"threshold={{{classes[0]!r}: {given!r}, …}}"
+            )
+        given = {classes[-1]: given}
+    found: dict[int, float] = {}
+    for label, number in given.items():
+        index = _find(label, classes)
+        if index is None:
+            raise InputError(f"threshold has the class {label!r}, which does not exist; choose one of: {known}")
+        if isinstance(number, bool) or not isinstance(number, Real) or not 0 < float(number) < 1:
+            raise InputError(
+                f"the threshold of class {classes[index]!r} is {number!r}; expected a number between 0 and 1, for "
+                f"instance {1 / len(classes):.2g}"
+            )
+        found[index] = float(number)
+    total, rest = sum(found.values()), len(classes) - len(found)
+    if rest and total >= 1:
+        raise InputError(f"the thresholds {dict(given)!r} leave nothing to the other classes; name all of: {known}")
+    if rest:
+        return tuple(found.get(index, (1 - total) / rest) for index in range(len(classes)))
+    return tuple(found[index] / total for index in range(len(classes)))
+
+
+_NAMES = ("feature_names_in_", "feature_name_", "feature_names_", "feature_names")
+"""Where scikit-learn, LightGBM, CatBoost and XGBoost keep the names of the columns that a model was trained with."""
+
+
+def check_ignored(model: Any, schema: Schema) -> None:
+    """Raise an error if a model was trained with columns that the schema leaves out, for it would not get them."""
+    names = next((names for each in _NAMES if (names := getattr(model, each, None)) is not None), ())
+    needed = [name for name in schema.ignored if name in ([] if callable(names) else list(names))]
+    if needed:
+        kept = ", ".join(f"{name!r}: {{'kind': …, 'immutable': True}}" for name in needed)
+        raise InputError(
+            f"{qualified_name(model)} was trained with columns that the schema ignores: {', '.join(needed)}; train it "
+            f"without them, or declare them as features: Schema.infer(…, overrides={{{kept}}})"
+        )
 
 
 def black_box_proba(model: Any, encoder: Encoder) -> PredictProba:
@@ -241,7 +321,10 @@ def predict_proba(model: Any, frame: pd.DataFrame) -> NDArray[np.float64]:
 
 
 def probability_function(model: Any) -> Callable[[pd.DataFrame], Any]:
-    """The function to call with a table: `predict_proba`, or the model itself."""
+    """The function to call with a table: `predict_proba`, the model itself, or what asks a booster."""
+    library = type(model).__module__.split(".")[0]
+    if type(model).__name__ == "Booster" and library in _BOOSTERS:
+        return _BOOSTERS[library](model)
     method = getattr(model, "predict_proba", None)
     if callable(method) and not isinstance(model, type):
         return method  # type: ignore[no-any-return]
@@ -249,8 +332,69 @@ def probability_function(model: Any) -> Callable[[pd.DataFrame], Any]:
         return model  # type: ignore[no-any-return]
     raise InputError(
         f"{model!r} cannot be asked for probabilities; expected a torch module on encoded rows, an object with "
-        "predict_proba(DataFrame), or a function DataFrame -> probabilities"
+        "predict_proba(DataFrame), a booster of XGBoost or LightGBM, or a function DataFrame -> probabilities"
     )
+
+
+def _xgboost(booster: Any) -> Callable[[pd.DataFrame], Any]:
+    """Asks an `xgboost.Booster`, which says by its objective what it returns: probabilities, classes or margins."""
+    import xgboost
+
+    objective = json.loads(booster.save_config())["learner"]["objective"]["name"]
+    if objective not in ("binary:logistic", "binary:logitraw", "reg:logistic", "multi:softprob", "multi:softmax"):
+        raise InputError(
+            f"the XGBoost booster has the objective {objective!r}, which gives no probabilities; expected "
+            "binary:logistic or multi:softprob: wrap it into a function DataFrame -> probabilities"
+        )
+    margin = objective in ("binary:logitraw", "multi:softmax")
+
+    def predict(frame: pd.DataFrame) -> NDArray[np.float64]:
+        rows = _in_its_order(frame, booster.feature_names, booster.num_features(), "XGBoost")
+        named = booster.feature_names is not None
+        matrix = xgboost.DMatrix(rows if named else rows.to_numpy(dtype=float), enable_categorical=True)
+        said = np.asarray(booster.predict(matrix, output_margin=margin), dtype=np.float64)
+        if not margin:
+            return said
+        return 1 / (1 + np.exp(-said)) if said.ndim == 1 else np.asarray(torch.from_numpy(said).softmax(-1))
+
+    return predict
+
+
+def _lightgbm(booster: Any) -> Callable[[pd.DataFrame], Any]:
+    """Asks a `lightgbm.Booster`, which gives probabilities unless its objective is not one of classes."""
+    head = booster.model_to_string(num_iteration=1).split("\ntree_sizes")[0]
+    objective = next((line.split("=")[1] for line in head.splitlines() if line.startswith("objective=")), "none")
+    if objective.split()[0] not in ("binary", "multiclass", "cross_entropy"):
+        raise InputError(
+            f"the LightGBM booster has the objective {objective.split()[0]!r}, which gives no probabilities; expected "
+            "binary or multiclass: wrap it into a function DataFrame -> probabilities"
+        )
+    names = booster.feature_name()
+    plain = names == [f"Column_{number}" for number in range(len(names))]
+
+    def predict(frame: pd.DataFrame) -> Any:
+        # LightGBM writes spaces in names as underscores.
+        own = {str(name).replace(" ", "_"): name for name in frame.columns}
+        rows = _in_its_order(frame, None if plain else [own.get(name, name) for name in names], len(names), "LightGBM")
+        return booster.predict(rows.to_numpy(dtype=float) if plain else rows)
+
+    return predict
+
+
+_BOOSTERS: dict[str, Callable[[Any], Callable[[pd.DataFrame], Any]]] = {"xgboost": _xgboost, "lightgbm": _lightgbm}
+"""What asks the class `Booster` of a library, which has `predict` alone."""
+
+
+def _in_its_order(frame: pd.DataFrame, names: Sequence[str] | None, count: int, library: str) -> pd.DataFrame:
+    """The columns that a booster was trained on, in its order; it takes them by position where it knows no names."""
+    missing = [name for name in names or () if name not in frame.columns]
+    if missing or (names is None and frame.shape[1] != count):
+        lacks = f"lacks {', '.join(map(repr, missing))}" if missing else f"has {frame.shape[1]} columns"
+        raise InputError(
+            f"the {library} booster was trained on {count} features, and the table {lacks}; expected the columns of "
+            "its training table: leave out what it does not know with a schema, or wrap it into a function"
+        )
+    return frame if names is None else frame[list(names)]
 
 
 def qualified_name(model: Any) -> str:

@@ -26,7 +26,7 @@ def binding_constraints(
     """
     here = probability(end)
     found: list[list[BindingConstraint]] = [[] for _ in range(len(feasible))]
-    changed = feasible.encoder.changed(feasible.factual, end)
+    changed = feasible.encoder.changed(feasible.origin, end)
     full = changed.sum(-1) >= (constraints.max_changes or len(feasible.encoder.schema) + 1)
     more = torch.full_like(here, -torch.inf)
     for feature, (name, part) in enumerate(zip(feasible.encoder.schema.names, feasible.encoder.layout, strict=True)):

@@ -128,7 +128,7 @@ class Descent(Method):
             capturable = never_waits(setup.predict_proba) and validator.needs_model_only
             stops = [AtLegalRow(encoder, validator.is_valid, capturable)]
         else:
-            first = min(problem.target.confidence + _MARGIN, _SURE)
+            first = min(problem.target.level + _MARGIN, _SURE)
             stops = [_until_sure(problem, first), _until_sure(problem, _SURE)]
         keep_residual = problem.options.keep_residual and self._is_generative
         yield from ((stop, keep_residual) for stop in stops)
@@ -175,7 +175,7 @@ class Descent(Method):
 def _until_sure(problem: Problem, confidence: float) -> AtLegalRow:
     """Stop where the surrogate is that sure."""
     classifier, target = problem.setup.models.classifier, problem.target
-    sure = replace(target, confidence=max(confidence, target.confidence))
+    sure = replace(target, confidence=max(confidence, target.level))
 
     def is_sure(x: Tensor, factual: Tensor) -> Tensor:
         return sure.is_reached(probabilities(classifier(x)))

@@ -8,7 +8,7 @@ References:
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -18,7 +18,7 @@ from counterpath.geometry.graph import Graph, Neighbours, build_graph
 from counterpath.search.feasible import FeasibleSet
 from counterpath.search.method import Method, Problem, SearchOptions, SearchSetup
 from counterpath.search.objective import Target
-from counterpath.search.paths import Paths
+from counterpath.search.paths import Paths, is_first
 from counterpath.search.roadmap import representatives
 from counterpath.search.traverse import StopReason
 from counterpath.utils.progress import ShouldStop, never_stop
@@ -143,4 +143,5 @@ class Face(Method):
         row, x, exists, timed_out = graph.shortest_chains(problem.feasible, problem.target, problem.options.should_stop)
         missing = torch.where(timed_out, StopReason.OUT_OF_TIME, StopReason.NO_WAY_DOWN)
         reason = torch.where(exists, StopReason.CONFIDENCE_REACHED, missing)
-        return problem.paths(row, x, reason).truncate()
+        paths = problem.paths(row, x, reason)
+        return replace(paths, valid=paths.valid & ~is_first(paths.row)).truncate()  # to a training row, not less

@@ -69,7 +69,7 @@ def _goals(
     index = near.flatten()
     goals = feasible.legal(x[index], row) if free else decoder.decode(z[index], row, 0.0)
     probabilities, target = validator.predict_proba(goals), validator.target
-    possible = validator.is_possible(goals, feasible.factual[row])
+    possible = validator.is_possible(goals, feasible.origin[row])
     reached = (target.is_reached(probabilities) & possible).view_as(near)
     chosen = torch.where(
         reached.any(1), reached.int().argmax(1), target.probability(probabilities).view_as(near).argmax(1)

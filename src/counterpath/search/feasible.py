@@ -46,6 +46,7 @@ class StepConstraints:
         squashed: Numbers are between 0 and 1, and residuals are added to their logits; else to themselves.
         bounded: Columns that a step must not take past a bound; the others are clipped.
         change_costs: κ of every column.
+        origin: The rows as they are, as of `FeasibleSet`; by default where they start.
     """
 
     factual: Float[Tensor, "n D"]
@@ -56,11 +57,12 @@ class StepConstraints:
     squashed: bool = True
     bounded: Int[Tensor, "c"] | None = None
     change_costs: Float[Tensor, "D"] | None = None
+    origin: Float[Tensor, "n D"] | None = None
 
     def at(self, rows: Int[Tensor, "m"]) -> "StepConstraints":
         """The constraints of some of the rows."""
         selected = {name: getattr(self, name)[rows] for name in ("factual", "lower", "upper", "residual")}
-        return replace(self, **selected)
+        return replace(self, **selected, origin=None if self.origin is None else self.origin[rows])
 
     def add_residual(self, decoded: Float[Tensor, "n D"], weight: Tensor | float = 1.0) -> Float[Tensor, "n D"]:
         """Decoded rows with the residual r, weighted: logit x = logit μ + r, and p ∝ p·exp(r) for categories."""
@@ -227,14 +229,18 @@ factor of e in the odds, so that a feature of cost 2 changes only where it pays 
 class FeasibleSet:
     """The rows that each of n factual rows may become.
 
+    A row that is outside its bounds, because it has to enter a range, starts at the nearest row inside: searches know
+    no other, and never leave the bounds again. `Validator.from_origin` puts the row as it is before its path.
+
     Attributes:
         encoder: Knows what a legal row is.
-        factual: The rows themselves, encoded.
+        factual: The rows where searches start, encoded: the rows as they are, or where they enter their bounds.
         lower: The least that each column may be.
         upper: The most.
         fixed: Columns that stay as they are; the generative model is conditioned on them.
         bounded: Columns with a bound that was asked for.
         feature_costs: What changing each column costs, from 1.
+        origin: The rows as they are.
     """
 
     encoder: Encoder
@@ -244,6 +250,7 @@ class FeasibleSet:
     fixed: Bool[Tensor, "n D"]
     bounded: Bool[Tensor, "D"]
     feature_costs: Float[Tensor, "D"]
+    origin: Float[Tensor, "n D"]
 
     @classmethod
     def of(
@@ -254,25 +261,38 @@ class FeasibleSet:
         feature_costs: Float[Tensor, "D"] | None = None,
         *,
         immutable: bool = True,
+        like: Float[Tensor, "n D"] | None = None,
     ) -> "FeasibleSet":
         """Legal rows with the immutable features fixed, if they are to be, within bounds if there are any.
 
         A factual value that no legal row has, because the training rows do not go so far, may stay.
+
+        Args:
+            encoder: Knows what a legal row is.
+            factual: The rows as they are.
+            bounds: Between what they must end.
+            feature_costs: What changing each column costs.
+            immutable: Whether the schema's immutable features are fixed.
+            like: Rows with probabilities of categories, the highest of which a row enters whose own is not allowed; by
+                default the first that is allowed.
         """
         low, high = _legal_range(encoder, factual)
         lower, upper = factual.minimum(low), factual.maximum(high)
+        if bounds is not None:
+            lower, upper = lower.maximum(bounds.lower), upper.minimum(bounds.upper)
         gaps = list(encoder.gaps.values())
         upper[:, gaps] = factual[:, gaps]  # nobody is advised to leave something out
         fixed = torch.zeros_like(factual[0], dtype=torch.bool)
         fixed[encoder.columns(*encoder.schema.immutable) if immutable else []] = True
         feasible = cls(
             encoder,
-            factual,
-            lower if bounds is None else lower.maximum(bounds.lower),
-            upper if bounds is None else upper.minimum(bounds.upper),
+            factual if bounds is None else _entered(encoder, factual, lower, upper, like),
+            lower,
+            upper,
             torch.zeros_like(factual, dtype=torch.bool),
             torch.zeros_like(fixed) if bounds is None else _bounded(bounds),
             torch.ones_like(factual[0]) if feature_costs is None else feature_costs.to(factual),
+            factual,
         )
         return feasible.fix(fixed.expand_as(factual) if bounds is None else bounds.locked | fixed)
 
@@ -281,7 +301,8 @@ class FeasibleSet:
 
     def at(self, rows: Tensor) -> "FeasibleSet":
         """The feasible set of some rows, by indices or a mask."""
-        return replace(self, **{name: getattr(self, name)[rows] for name in ("factual", "lower", "upper", "fixed")})
+        names = ("factual", "lower", "upper", "fixed", "origin")
+        return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
     def repeat(self, count: int) -> "FeasibleSet":
         """Every row `count` times, one after another."""
@@ -304,6 +325,21 @@ class FeasibleSet:
             missing[:, feature] = self.factual[:, column] > 0
         return self.fix(self.columns(missing)) if bool(missing.any()) else self
 
+    @property
+    def way(self) -> "FeasibleSet":
+        """What the rows may be on the way from where they are: the bounds, and all between them and the rows."""
+        lower, upper = self.lower.minimum(self.origin), self.upper.maximum(self.origin)
+        return replace(self, factual=self.origin, lower=lower, upper=upper)
+
+    @property
+    def entering(self) -> Bool[Tensor, "n D"]:
+        """The columns of features that rows change to enter their bounds."""
+        return self.columns(self.features(self.origin != self.factual))
+
+    def contains(self, x: Float[Tensor, "p D"], row: Int[Tensor, "p"]) -> Bool[Tensor, "p"]:
+        """Which points are within the bounds of their rows."""
+        return ((x >= self.lower[row]) & (x <= self.upper[row])).all(-1)
+
     @cached_property
     def unconstrained(self) -> bool:
         """Whether there is nothing to respect but what is legal."""
@@ -322,7 +358,7 @@ class FeasibleSet:
 
     def legal(self, x: Float[Tensor, "p D"], row: Int[Tensor, "p"] | None = None) -> Float[Tensor, "p D"]:
         """The nearest feasible rows; `row` says to which row each belongs, by default one each."""
-        ends = (self.lower, self.upper, self.factual)
+        ends = (self.lower, self.upper, self.origin)
         return legal(self.encoder, x, *((each if row is None else each[row]) for each in ends))
 
     def step_constraints(
@@ -356,6 +392,7 @@ class FeasibleSet:
             squashed,
             columns.nonzero()[:, 0] if bool(columns.any()) else None,
             _NATS_PER_COST * (self.feature_costs - 1) * self._plain_weights.square() if bool(hard.any()) else None,
+            self.origin,
         )
 
     def cost(self, x: Float[Tensor, "p D"], row: Int[Tensor, "p"] | None = None) -> Float[Tensor, "p"]:
@@ -382,6 +419,18 @@ def legal(encoder: Encoder, x: Tensor, lower: Tensor, upper: Tensor, factual: Te
         ends = (factual[:, column], lower[:, column], upper[:, column])
         found[:, column] = axis.legal(x[:, column], *ends)
     return encoder.rounding(x.device).settle(found)
+
+
+def _entered(encoder: Encoder, factual: Tensor, lower: Tensor, upper: Tensor, like: Tensor | None) -> Tensor:
+    """The nearest rows within bounds; a feature that is within them stays as it is, legal or not."""
+    outside = (factual < lower) | (factual > upper)
+    if not bool(outside.any()):
+        return factual
+    for columns in encoder.layout:
+        outside[:, columns] = outside[:, columns].any(-1, keepdim=True)
+    category = encoder.categorical.to(factual.device)
+    nearest = factual if like is None else torch.where(outside & category, like, factual)
+    return torch.where(outside, legal(encoder, nearest, lower, upper, factual), factual)
 
 
 def _legal_range(encoder: Encoder, like: Tensor) -> tuple[Tensor, Tensor]:

@@ -277,7 +277,7 @@ def _node_rows(
     for index in (close, everything):
         x[index] = decoder.finish(mean[index], rows[:1].expand(len(index)), 0.0)
         probabilities = validator.predict_proba(x[index])
-        possible = validator.is_possible(x[index], decoder.feasible.factual[rows[:1]].expand(len(index), -1))
+        possible = validator.is_possible(x[index], decoder.feasible.origin[rows[:1]].expand(len(index), -1))
         reached[index] = target.is_reached(probabilities) & possible
         wanted = is_goal(target, probabilities)
         goal[index] = wanted & possible if bool((wanted & possible).any()) else wanted
@@ -317,7 +317,7 @@ def refined_routes(
     row = torch.arange(count, device=curves.device).repeat_interleave(points_each)
     weight = torch.linspace(1, 0, points_each, device=curves.device).repeat(count)
     x = decoder.decode(curves.flatten(0, 1), row, weight[:, None])
-    valid = validator.is_valid(x, decoder.feasible.factual[row]).view(count, -1)
+    valid = validator.is_valid(x, decoder.feasible.origin[row]).view(count, -1)
     valid[:, 0] = False  # the row itself is not looked at: it is not valid, or nobody would search
     first = torch.where(valid.any(1), valid.int().argmax(1), _SEGMENTS)
     first = torch.where(routes.timed_out, 0, first)
@@ -378,7 +378,7 @@ def slide(
         candidates, spread = decoder.finish(decoded.mean, row, weight[row, None]), decoded.spread
         costs = feasible.cost(candidates, row)
         good = ((costs < cost[row]) & (spread <= limit[row])).nonzero()[:, 0]
-        good = good[is_valid(candidates[good], feasible.factual[row[good]])]
+        good = good[is_valid(candidates[good], feasible.origin[row[good]])]
         good = good[is_plausible(candidates[good], row[good])]
         costs = torch.full_like(costs, torch.inf).index_copy(0, good, costs[good]).view(count, tries)
         best = costs.argmin(1)

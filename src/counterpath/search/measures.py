@@ -2,9 +2,10 @@
 
 A measure takes a `Case`, counterfactuals beside their factuals, and returns one number a row. Distances are between
 encoded rows in [0, 1], after categories were rounded, with the weights w of `Encoder.weights`: another category counts
-like the whole range of a number, however many columns it is encoded in. The field has two conventions for some of them;
-each has its own name here: `l2` and `ld` are plain distances, `l2_sq` and `ld_sq` their squares, as CARLA and the paper
-print.
+like the whole range of a number, however many columns it is encoded in, and a number with a transform, log1p, counts on
+that scale. The field has two conventions for some of them; each has its own name here: `l2` and `ld` are plain
+distances, `l2_sq` and `ld_sq` their squares, as CARLA and the paper print; `l1` is in encoded units, `l1_mad` in
+original ones, scaled by their spread.
 """
 
 from collections.abc import Callable
@@ -15,11 +16,12 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from counterpath.data.encoding import Encoder
+from counterpath.data.encoding import Axis, Encoder, MixedAxes
 from counterpath.geometry.graph import Neighbours
 from counterpath.search.combinations import Combinations
 
 YNN_NEIGHBOURS = 5  # as in CARLA
+_SPREAD_ROWS = 20_000  # of training rows, evenly spaced: a median of so many is right to a hundredth of its spread
 EQUAL = 1e-6
 """Rows that are closer than this are equal: encoding is exact to 6e-8 of a range, and distances add up columns."""
 
@@ -34,9 +36,10 @@ class Case:
         probability: Maps rows to the probability of the target, by the explained model.
         encoder: Knows the features.
         neighbours: The training rows, with the encoder's weights.
-        confidence: What the probability must reach; the target must be predicted, too.
+        confidence: What the probability must reach; the target must be predicted, too. None for no more than that.
         combinations: Which combinations of values training rows have; None where nobody looked.
         is_predicted: Maps rows to whether the target is predicted; by default where its probability is at least 0.5.
+        spreads: Of each feature in original units, as of `spreads`; None where nobody looked.
     """
 
     factual: Float[Tensor, "n D"]
@@ -44,13 +47,19 @@ class Case:
     probability: Callable[[Tensor], Tensor]
     encoder: Encoder
     neighbours: Neighbours
-    confidence: float = 0.5
+    confidence: float | None = 0.5
     is_predicted: Callable[[Tensor], Tensor] | None = None
     combinations: Combinations | None = None
+    spreads: Float[Tensor, "f"] | None = None
 
     def predicted(self, x: Float[Tensor, "m D"]) -> Bool[Tensor, "m"]:
         """For which rows the model predicts the target."""
         return self.probability(x) >= 0.5 if self.is_predicted is None else self.is_predicted(x)
+
+    def is_valid(self, x: Float[Tensor, "m D"]) -> Bool[Tensor, "m"]:
+        """For which rows it does so with the asked confidence."""
+        decided = self.predicted(x)
+        return decided if self.confidence is None else decided & (self.probability(x) >= self.confidence)
 
     @cached_property
     def changed(self) -> Bool[Tensor, "n f"]:
@@ -75,8 +84,7 @@ def probability(case: Case) -> Float[Tensor, "n"]:
 
 def valid(case: Case) -> Float[Tensor, "n"]:
     """1 where c(x') ≥ the asked confidence and the wanted outcome is predicted; its mean is the flip ratio."""
-    found = probability(case)
-    return ((found >= case.confidence) & case.predicted(case.counterfactual)).to(found.dtype)
+    return case.is_valid(case.counterfactual).to(case.factual.dtype)
 
 
 def l0(case: Case) -> Float[Tensor, "n"]:
@@ -87,6 +95,49 @@ def l0(case: Case) -> Float[Tensor, "n"]:
 def l1(case: Case) -> Float[Tensor, "n"]:
     """Σ wⱼ²·|x'ⱼ − xⱼ|."""
     return (case.weights.square() * case.difference.abs()).sum(-1)
+
+
+def l1_mad(case: Case) -> Float[Tensor, "n"]:
+    """Σ |x'ₖ − xₖ|/MADₖ in original units (Wachter, Mittelstadt and Russell, 2017).
+
+    Another category counts 1, and so does a number in the place of a code or a gap.
+    """
+    if case.spreads is None:
+        return torch.full_like(case.factual[:, 0], torch.nan)
+    total = torch.zeros_like(case.factual[:, 0], dtype=torch.float64)
+    for feature, (columns, axis) in enumerate(zip(case.encoder.layout, case.encoder.axes, strict=True)):
+        before, after = (_values(axis, rows[:, columns]) for rows in (case.factual, case.counterfactual))
+        total += torch.where(case.changed[:, feature], (after - before).abs() / case.spreads[feature], 0).nan_to_num(
+            1.0
+        )
+    return total.to(case.factual.dtype)
+
+
+def _values(axis: Axis, x: Float[Tensor, "n w"]) -> Float[Tensor, "n"]:
+    """The numbers of a feature in original units; NaN for a code or a gap."""
+    if not isinstance(axis, MixedAxes):
+        return axis.numbers(x)
+    return torch.where(x[:, 1:].argmax(-1) == 0, axis.value.numbers(x[:, :1]), torch.nan)
+
+
+def spreads(encoder: Encoder, rows: Float[Tensor, "m D"]) -> Float[Tensor, "f"]:
+    """MAD, the median absolute deviation from the median, of each number in original units, over training rows.
+
+    Where more than half of the values are equal it is 0; then the mean absolute deviation is taken. NaN for categories
+    without an order, which have none.
+    """
+    rows, found = rows[:: max(1, len(rows) // _SPREAD_ROWS)], []
+    for feature, columns, axis in zip(encoder.schema, encoder.layout, encoder.axes, strict=True):
+        if feature.categories and feature.kind != "ordinal":
+            found.append(rows.new_tensor(torch.nan, dtype=torch.float64))
+            continue
+        numbers = _values(axis, rows[:, columns])
+        numbers = numbers[~numbers.isnan()]
+        away = (numbers - numbers.quantile(0.5)).abs()
+        spread = away.quantile(0.5)
+        spread = torch.where(spread > 0, spread, away.mean())
+        found.append(torch.where(spread > 0, spread, 1))  # of a constant, which never changes
+    return torch.stack(found)
 
 
 def l2(case: Case) -> Float[Tensor, "n"]:
@@ -140,12 +191,12 @@ def ynn(case: Case) -> Float[Tensor, "n"]:
 
 
 def redundancy(case: Case) -> Float[Tensor, "n"]:
-    """How many changed features could, each alone, be put back without losing the decision (CARLA)."""
+    """How many changed features could, each alone, be put back and the row stay valid as asked for (CARLA)."""
     count = torch.zeros_like(case.factual[:, 0])
     for feature, columns in enumerate(case.encoder.layout):
         restored = case.counterfactual.clone()
         restored[:, columns] = case.factual[:, columns]
-        count += case.changed[:, feature] & case.predicted(restored)
+        count += case.changed[:, feature] & case.is_valid(restored)
     return count
 
 
@@ -157,6 +208,7 @@ MEASURES: dict[str, Callable[[Case], Tensor]] = {
     "copy": copy,
     "l0": l0,
     "l1": l1,
+    "l1_mad": l1_mad,
     "l2": l2,
     "l2_sq": l2_sq,
     "linf": linf,

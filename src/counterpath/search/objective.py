@@ -10,24 +10,29 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from counterpath.geometry.metric import pull
+from counterpath.models.explained import Thresholds, decide
 from counterpath.utils.errors import InputError
 
 
 @dataclass(frozen=True)
 class Target:
-    """A class, or any class but one, with at least some confidence.
+    """A class, or any class but one, as the model decides or with at least some confidence.
 
     Attributes:
         index: Which class, by its index.
         other: The target is any class but that one; its probability is 1 − p.
-        confidence: What the probability of the target must reach.
+        confidence: What the probability of the target must reach; None for no more than the model's own decision.
+        thresholds: From which probability on the model decides for each class; None for the most probable class.
     """
 
     index: int
     other: bool = False
-    confidence: float = 0.5
+    confidence: float | None = 0.5
+    thresholds: Thresholds | None = None
 
     def __post_init__(self) -> None:
+        if self.confidence is None:
+            return
         if not isinstance(self.confidence, Real) or not 0 < self.confidence < 1:
             raise InputError(f"a confidence lies between 0 and 1; given {self.confidence!r}, try 0.5")
 
@@ -37,13 +42,22 @@ class Target:
         return 1 - of_class if self.other else of_class
 
     def is_predicted(self, probabilities: Float[Tensor, "n K"]) -> Bool[Tensor, "n"]:
-        """Where the target is what the model predicts: the most probable class, the first of equals."""
-        is_class = probabilities.argmax(-1) == self.index
+        """Where the target is what the model decides."""
+        is_class = decide(probabilities, self.thresholds) == self.index
         return ~is_class if self.other else is_class
 
     def is_reached(self, probabilities: Float[Tensor, "n K"]) -> Bool[Tensor, "n"]:
         """Where it is predicted, and with the asked confidence."""
-        return self.is_predicted(probabilities) & (self.probability(probabilities) >= self.confidence)
+        decided = self.is_predicted(probabilities)
+        return decided if self.confidence is None else decided & (self.probability(probabilities) >= self.confidence)
+
+    @property
+    def level(self) -> float:
+        """What a search aims at: the asked confidence, or the probability from which one of two classes is decided."""
+        if self.confidence is not None:
+            return self.confidence
+        own = self.thresholds[self.index] if self.thresholds is not None and len(self.thresholds) == 2 else 0.5
+        return 1 - own if self.other else own
 
 
 Logits = Callable[[Tensor], Tensor]

@@ -14,7 +14,7 @@ from torch import Tensor
 from counterpath.search.feasible import FeasibleSet
 from counterpath.search.paths import Paths, better_paths, is_first, merge
 from counterpath.search.traverse import StopReason
-from counterpath.search.validity import IsPlausible, IsValid, Validator
+from counterpath.search.validity import IsPlausible, Validator
 
 RowFunction = Callable[[Tensor], Tensor]
 """From rows to one value each."""
@@ -29,11 +29,12 @@ def sparsify(validator: Validator, feasible: FeasibleSet, paths: Paths) -> Paths
     if plausibility is None or len(found) == 0:
         return paths
     factual, end = feasible.factual[found], paths.x[paths.last[found]]
+    origin = feasible.origin[found]
     features = redundant_changes(
         factual,
         end,
         feasible.encoder.layout,
-        is_valid=validator.is_valid,
+        is_valid=lambda tried, index: validator.is_valid(tried, origin[index]),
         probability=validator.probability,
         is_plausible=plausibility.no_farther_than(end, plausibility.limit),
         feature_costs=[float(feasible.feature_costs[columns][0]) for columns in feasible.encoder.layout],
@@ -49,7 +50,7 @@ def redundant_changes(
     end: Float[Tensor, "n D"],
     layout: Sequence[slice],
     *,
-    is_valid: IsValid,
+    is_valid: IsPlausible,
     probability: RowFunction,
     is_plausible: IsPlausible,
     feature_costs: Sequence[float] | None = None,
@@ -63,7 +64,7 @@ def redundant_changes(
         factual: The rows, encoded.
         end: Their counterfactuals.
         layout: The columns of each feature.
-        is_valid: Which rows are valid.
+        is_valid: Which rows are valid, given them and the index of the counterfactual that each would replace.
         probability: Of the target.
         is_plausible: Which rows are plausible enough.
         feature_costs: Of each feature; by default the same.
@@ -83,7 +84,7 @@ def redundant_changes(
         good = (tried != row).any(-1).nonzero()[:, 0]
         if len(good) == 0:
             continue
-        good = good[is_valid(tried[good], factual[good])]
+        good = good[is_valid(tried[good], good)]
         good = good[is_plausible(tried[good], good)]
         row[good] = tried[good]
         back[good, feature[good]] = True
@@ -173,7 +174,7 @@ def several_plans(
 
 def changed_most(feasible: FeasibleSet, paths: Paths) -> Int[Tensor, "n"]:
     """How many features are changed at that point of each path where most are."""
-    changed = feasible.encoder.changed(feasible.factual[paths.row], paths.x).sum(-1)
+    changed = feasible.encoder.changed(feasible.origin[paths.row], paths.x).sum(-1)
     return torch.zeros_like(paths.reason).scatter_reduce(0, paths.row, changed, "amax")
 
 
@@ -218,6 +219,10 @@ def _within(search: Search, feasible: FeasibleSet, free: Tensor, ranked: Tensor,
     rows = torch.arange(len(feasible), device=free.device).repeat_interleave(count)
     columns = torch.tensor(sets, device=free.device).repeat(len(feasible), 1)
     open_ = torch.zeros_like(free[rows]).scatter(1, ranked[rows].gather(1, columns), value=True) & free[rows]
+    open_ |= feasible.features(feasible.entering)[rows]
+    in_order = open_.gather(1, ranked[rows])
+    in_order &= in_order.cumsum(1) <= columns.shape[1]
+    open_ = torch.zeros_like(open_).scatter(1, ranked[rows], in_order)
     paths = search(feasible.at(rows).fix(feasible.columns(free[rows] & ~open_)))
     found = paths.found.view(-1, count)
     reached = paths.probability[paths.last].view(-1, count)
@@ -226,13 +231,18 @@ def _within(search: Search, feasible: FeasibleSet, free: Tensor, ranked: Tensor,
 
 
 def _ranked(feasible: FeasibleSet, end: Tensor, free: Tensor, probability: Score) -> Int[Tensor, "n f"]:
-    """Features by how much of the probability it costs to put them back, most first; fixed ones last."""
+    """Features by how much of the probability it costs to put them back, most first.
+
+    Those that enter a range, and so change in any case, come before all others, and fixed ones last.
+    """
     there, lost = probability(end), []
     for columns in feasible.encoder.layout:
         without = end.clone()
         without[:, columns] = feasible.factual[:, columns]
         lost.append(there - probability(without))
-    return torch.where(free, torch.stack(lost, dim=1), -torch.inf).argsort(dim=1, descending=True, stable=True)
+    by_feature = torch.where(free, torch.stack(lost, dim=1), -torch.inf)
+    by_feature = by_feature.masked_fill(feasible.features(feasible.entering), torch.inf)
+    return by_feature.argsort(dim=1, descending=True, stable=True)
 
 
 def _sets(features: int, size: int) -> Iterator[tuple[int, ...]]:

@@ -117,12 +117,12 @@ class ResidualDecoder:
         far = (nearest > plausibility.limit).nonzero()[:, 0]
         if len(far) == 0:
             return x
-        factual = self.feasible.factual[rows[far]]
-        nearest, was_valid = nearest[far], is_valid(x[last][far], factual)
+        origin = self.feasible.origin[rows[far]]
+        nearest, was_valid = nearest[far], is_valid(x[last][far], origin)
         for weight in _END_WEIGHTS:
             end = self.decode(z[last][far], rows[far], weight)
             distance = plausibility.distance(end)
-            gains = (distance < nearest) & (is_valid(end, factual) | ~was_valid)
+            gains = (distance < nearest) & (is_valid(end, origin) | ~was_valid)
             nearest, kept[far] = torch.where(gains, distance, nearest), torch.where(gains, weight, kept[far])
         decays = (kept < 1)[row] & ~first
         if not bool(decays.any()):

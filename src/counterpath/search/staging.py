@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from counterpath.search.feasible import FeasibleSet
-from counterpath.search.paths import Paths, is_first, merge, plausible_points
+from counterpath.search.paths import Paths, is_first, merge, path_fraction, plausible_points
 from counterpath.search.validity import Plausibility, Validator
 
 MOST_POINTS = 25
@@ -41,17 +41,23 @@ def stage(validator: Validator, feasible: FeasibleSet, paths: Paths) -> Paths:
     if plausibility is None or len(found) == 0:
         return paths
     asks = replace(validator, combinations=None, allow_copies=True)  # what the model says, possible or not
-    within, chosen = feasible.at(found), paths.select(found)
-    start, end = within.factual, chosen.x[chosen.last]
+    bounds, chosen = feasible.at(found), paths.select(found)
+    within, end = bounds.way, chosen.x[chosen.last]
+    start = within.factual
+
+    def asked(row: Tensor, x: Tensor, rows: Tensor) -> Paths:
+        asked = asks.paths(within.at(rows), row, x, chosen.reason[rows])
+        return replace(asked, valid=asked.valid & bounds.at(rows).contains(x, row))
+
     row, x = _thinned(chosen)
-    x = _straight(within, start, end, row, x)
-    staged = _without_detours(validator, plausibility, within, asks.paths(within, row, x, chosen.reason))
+    x = _straight(within, start, end, row, x, bounds.entering)
+    every = torch.arange(len(found), device=found.device)
+    staged = _without_detours(validator, plausibility, within, asked(row, x, every))
     crowded = _crowded(within, staged)
     if bool(crowded.any()):
         some = crowded.nonzero()[:, 0]
         row, x = _in_order(validator, plausibility, within.at(some), start[some], end[some])
-        chain = asks.paths(within.at(some), row, x, chosen.reason[some])
-        chain = _without_detours(validator, plausibility, within.at(some), chain, plausibility.limit)
+        chain = _without_detours(validator, plausibility, within.at(some), asked(row, x, some), plausibility.limit)
         staged = merge([((~crowded).nonzero()[:, 0], staged.filter(~crowded)), (some, chain)])
     staged = replace(staged, fallback=chosen.fallback, gap=chosen.gap, reason=chosen.reason)
     others = (~paths.found).nonzero()[:, 0]
@@ -82,11 +88,20 @@ def _thinned(paths: Paths) -> tuple[Int[Tensor, "p"], Float[Tensor, "p D"]]:
 
 
 def _straight(
-    feasible: FeasibleSet, start: Tensor, end: Tensor, row: Int[Tensor, "p"], x: Float[Tensor, "p D"]
+    feasible: FeasibleSet,
+    start: Tensor,
+    end: Tensor,
+    row: Int[Tensor, "p"],
+    x: Float[Tensor, "p D"],
+    entering: Bool[Tensor, "n D"],
 ) -> Float[Tensor, "p D"]:
-    """The points with every feature on its way from start to end, never back, as legal rows."""
+    """The points with every feature on its way from start to end, never back, as legal rows.
+
+    The search goes on from where a row has entered a range. So what enters one goes evenly all along the path.
+    """
     way = (end - start)[row]
     share = torch.where(way == 0, 0, (x - start[row]) / torch.where(way == 0, 1, way)).clamp(0, 1)
+    share = torch.where(entering[row], path_fraction(row)[:, None].to(share), share)
     for first, stop in feasible.encoder.blocks:  # a category is the old one or the new one
         share[:, first:stop] = (x[:, first:stop] * end[row, first:stop]).sum(-1, keepdim=True).round()
     mixed = feasible.encoder.rounding(x.device).mixed

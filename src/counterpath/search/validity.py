@@ -21,10 +21,12 @@ from counterpath.search.combinations import Combinations
 from counterpath.search.feasible import FeasibleSet, legal
 from counterpath.search.measures import EQUAL
 from counterpath.search.objective import Target
-from counterpath.search.paths import Paths, is_first
+from counterpath.search.paths import Paths, is_first, merge, prepend
 from counterpath.search.step import Slope
 from counterpath.utils.devices import map_blocks
 from counterpath.utils.errors import MethodError
+
+_ENTRY_STEPS = 5  # of the line by which a row enters its ranges, where that is all: as many as people would look at
 
 IsValid = Callable[[Tensor, Tensor], Tensor]
 """Which rows are valid, given them and the factual row of each."""
@@ -129,7 +131,7 @@ class Validator:
             sigma = map_blocks(lambda *where: _mean_std(self.latent, *where), codes, context)
         probabilities = self.predict_proba(x)
         valid, no = (
-            self._may_return(x, feasible.factual[row], self.target.is_reached(probabilities)),
+            self._may_return(x, feasible.origin[row], self.target.is_reached(probabilities)),
             torch.zeros_like(reason, dtype=torch.bool),
         )
         return Paths(row, x, codes, sigma, self.target.probability(probabilities).to(x.dtype), valid, reason, no, no)
@@ -141,6 +143,30 @@ class Validator:
         codes = torch.where(same, paths.z, self.encode(x))
         fixed = self.paths(feasible, paths.row, x, paths.reason, codes).truncate()
         return replace(fixed, fallback=paths.fallback, gap=paths.gap)
+
+    def from_origin(self, feasible: FeasibleSet, paths: Paths) -> Paths:
+        """The paths from the rows as they are, where these had to enter their bounds.
+
+        The row as it is takes the place of the first point; where that is the counterfactual, a line leads to it.
+        """
+        rows = (feasible.origin != feasible.factual).any(-1)
+        if not bool(rows.any()):
+            return paths
+        index, within, part = torch.arange(len(rows), device=rows.device), feasible.at(rows), paths.filter(rows)
+        at_once = (torch.bincount(part.row, minlength=len(within)) == 1) & part.found
+        rest = part.points(~is_first(part.row) | at_once[part.row])
+        straight = at_once.nonzero()[:, 0].repeat_interleave(_ENTRY_STEPS - 1)
+        share = torch.arange(1, _ENTRY_STEPS, device=rows.device).repeat(int(at_once.sum()))[:, None] / _ENTRY_STEPS
+        between = torch.lerp(within.origin[straight], within.factual[straight], share)
+        between = within.way.legal(between, straight)
+        row, x, z = (
+            torch.cat(pair) for pair in ((straight, rest.row), (between, rest.x), (self.encode(between), rest.z))
+        )
+        order = row.argsort(stable=True)
+        points = prepend(within.origin, self.encode(within.origin), row[order], x[order], z[order])
+        whole = self.paths(within, points[0], points[1], part.reason, points[2])
+        whole = replace(whole, fallback=part.fallback, gap=part.gap)
+        return merge([(index[~rows], paths.filter(~rows)), (index[rows], whole)])
 
     def _may_return(self, x: Tensor, factual: Tensor, reached: Tensor) -> Tensor:
         if self.combinations is not None:
@@ -169,8 +195,8 @@ class AtLegalRow:
         """Which rows are done."""
         constraints = here.step_constraints
         assert constraints is not None
-        ends = constraints.lower, constraints.upper, constraints.factual
-        return self.is_valid(legal(self.encoder, here.x, *ends), constraints.factual)
+        origin = constraints.factual if constraints.origin is None else constraints.origin
+        return self.is_valid(legal(self.encoder, here.x, constraints.lower, constraints.upper, origin), origin)
 
 
 def check_paths(method: str, validator: Validator, feasible: FeasibleSet, paths: Paths) -> None:
@@ -198,7 +224,7 @@ def check_paths(method: str, validator: Validator, feasible: FeasibleSet, paths:
     }
     ends = paths.last[paths.found]
     invalid = torch.zeros_like(first)
-    invalid[ends] = ~validator.is_valid(paths.x[ends], feasible.factual[paths.row[ends]])
+    invalid[ends] = ~validator.is_valid(paths.x[ends], feasible.origin[paths.row[ends]])
     problems["ends at a row that is not valid, and calls it found"] = invalid
     for problem, where in problems.items():
         if bool(where.any()):

@@ -190,8 +190,10 @@ def _add_model(router: APIRouter, dispatcher: Dispatcher, name: str, explainer: 
     async def predict(body: predict_type, connection: Request) -> Response:  # type: ignore[valid-type]
         rows = pd.DataFrame(body.rows, columns=columns)  # type: ignore[attr-defined]
         prediction = dispatcher.predict(name, rows, time_limit=body.time_limit)  # type: ignore[attr-defined]
-        probabilities = (await _unless_disconnected(connection, prediction)).to_numpy().tolist()
-        predicted = [{"class": card.classes[row.index(max(row))], "probabilities": row} for row in probabilities]
+        probabilities = await _unless_disconnected(connection, prediction)
+        labels = [schemas.json_value(label) for label in explainer.decide(probabilities)]
+        each = zip(labels, probabilities.to_numpy().tolist(), strict=True)
+        predicted = [{"class": label, "probabilities": None if label is None else row} for label, row in each]
         return JSONResponse({"model": name, "classes": card.classes, "rows": predicted})
 
 

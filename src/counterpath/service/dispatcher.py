@@ -331,7 +331,7 @@ class Dispatcher:
         job = Job(
             key=(PREDICT, model, tuple(frame.dtypes)),
             rows=frame,
-            compute=lambda table, _: explainer.predict_proba(table),
+            compute=lambda table, _: explainer.probabilities(table),
             extract=lambda result, first, last: result.iloc[first:last].set_axis(rows.index),
             deadline=deadline,
         )
@@ -420,18 +420,17 @@ def check(explainer: Explainer, rows: pd.DataFrame, request: Request | None) -> 
     Args:
         explainer: The model.
         rows: The rows, as they were sent.
-        request: What is asked for them; None for predictions, for which all categories must be known.
+        request: What is asked for them; None for predictions.
 
     Raises:
         InputError: The rows, or what is asked for them, cannot be used: said before they wait with others.
     """
     encoder = explainer.encoder_
     filled, _ = explainer.prepare(rows)
-    if request is None:
-        encoder.encode(filled)
-    else:
-        known = filled[encoder.known(filled).to_numpy()]
-        request.constraints(explainer.schema_).bounds(encoder, known, encoder.encode(known))
+    known = filled[encoder.known(filled).to_numpy()]
+    encoded = encoder.encode(known)
+    if request is not None:
+        request.constraints(explainer.schema_).bounds(encoder, known, encoded)
     return encoder.align(to_pandas(rows))
 
 

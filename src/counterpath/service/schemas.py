@@ -10,9 +10,10 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, timedelta
 from functools import cached_property, reduce
 from operator import or_
-from typing import Annotated, Any
+from typing import Annotated, Any, NotRequired
 
 import numpy as np
 import pandas as pd
@@ -145,8 +146,10 @@ class ExplainResponse(Response):
 class RowPrediction(Response):
     """What the model under explanation predicts for one row."""
 
-    class_: Value = Field(alias="class", description="The most probable class.")
-    probabilities: list[float] = Field(description="Of the classes, in the order of `classes`.")
+    class_: Value = Field(
+        alias="class", description="What the model decides, by its thresholds; null for a row with an unknown category."
+    )
+    probabilities: list[float] | None = Field(description="Of the classes, in the order of `classes`, or null.")
 
 
 class PredictResponse(Response):
@@ -161,9 +164,9 @@ class FeatureCard(Response):
     """A column of the model's table."""
 
     name: str
-    kind: str = Field(description="continuous, integer, binary, boolean, ordinal or categorical.")
-    lower: float | None = Field(description="The smallest legal value; null for that of the training rows.")
-    upper: float | None
+    kind: str = Field(description="continuous, integer, binary, boolean, ordinal, categorical, date or duration.")
+    lower: float | str | None = Field(description="The smallest legal value; null for that of the training rows.")
+    upper: float | str | None
     transform: str
     immutable: bool = Field(description="Whether no plan changes it.")
     categories: list[Value] = Field(description="Its values, if it has categories.")
@@ -179,6 +182,7 @@ class FeatureCard(Response):
     category_labels: dict[str, str] = Field(description="What people call its categories.")
     codes: dict[str, str] = Field(description="Numbers that are no measurements, and what each means.")
     missing: bool = Field(description="Whether it may be missing.")
+    format: str = Field(description="How dates are written; empty for ISO 8601.", examples=["%Y-%m-%d"])
 
 
 class ModelCard(Response):
@@ -307,8 +311,10 @@ def json_records(frame: pd.DataFrame) -> list[dict[str, Any]]:
 def json_value(value: Any) -> Any:
     """A value of a table as JSON has it: None for a missing one, a whole number without a fraction."""
     own = value.item() if isinstance(value, np.generic) else value
-    if own is None or own is pd.NA:
+    if own is None or own is pd.NA or own is pd.NaT:
         return None
+    if isinstance(value, date | timedelta | np.datetime64 | np.timedelta64):
+        return wording.value(value)
     if not isinstance(own, float):
         return own if isinstance(own, bool | int | str) else str(own)
     if not math.isfinite(own):
@@ -335,7 +341,8 @@ def read_request(body: Any) -> Request:
 def request_types(name: str, explainer: Explainer, settings: Settings) -> tuple[type[BaseModel], type[BaseModel]]:
     """The types of requests to explain and to predict by a model of this name."""
     schema, title = explainer.schema_, "".join(part.capitalize() for part in re.split("[._-]", name))
-    row = _object(f"{title}Row", {each.name: _value(each, explainer) for each in schema})
+    ignored = dict.fromkeys(schema.ignored, NotRequired[Any])
+    row = _object(f"{title}Row", {each.name: _value(each, explainer) for each in schema} | ignored)
     kept = "; ".join(f"{key}: {words}" for key, words in KEEPS.items())
     ordered = [each for each in schema if not KINDS[each.kind].one_hot]
     cost = Annotated[float, Field(ge=1 / _MAX_COST, le=_MAX_COST)]
@@ -346,6 +353,7 @@ def request_types(name: str, explainer: Explainer, settings: Settings) -> tuple[
             f"{title}Directions", {each.name: one_of(["up", "down"]) for each in ordered}, total=False
         ),
         "ranges": _object(f"{title}Ranges", {each.name: _range(each) for each in schema}, total=False),
+        "stay_within": _object(f"{title}StayWithin", {each.name: _range(each) for each in schema}, total=False),
         "max_changes": _integer(1, len(schema)) | None,
         "feature_costs": _object(f"{title}FeatureCosts", {each.name: cost for each in schema}, total=False),
     }  # of another kind of constraint anything is taken, and checked when it is parsed
@@ -362,7 +370,11 @@ def request_types(name: str, explainer: Explainer, settings: Settings) -> tuple[
             OTHER,
             'The target class, or "other": any class but the present one.',
         ),
-        "confidence": (Annotated[float, Field(gt=0, lt=1)], 0.5, "What the probability of the target must reach."),
+        "confidence": (
+            Annotated[float, Field(gt=0, lt=1)] | None,
+            None,
+            "What the probability of the target must reach; by default no more than the model's own decision.",
+        ),
         "method": (
             one_of([*methods(explainer), None]),
             None,
@@ -434,6 +446,8 @@ def _value(feature: Feature, explainer: Explainer) -> Any:
 
 
 def _number(feature: Feature) -> Any:
+    if KINDS[feature.kind].times:
+        return str
     if KINDS[feature.kind].whole:
         return _integer(-_MAX_INTEGER, _MAX_INTEGER)
     above = -math.inf if feature.codes else TRANSFORMS[feature.transform].above
@@ -465,8 +479,9 @@ def _description(feature: Feature, explainer: Explainer) -> str:
         values = f"One of: {values}."
     else:
         column, encoder = explainer.schema_.index(feature.name), explainer.encoder_
-        low, high = (wording.value(ends[column]) for ends in (encoder.low, encoder.high))
+        low, high = (wording.number(feature, ends[column]) for ends in (encoder.low, encoder.high))
         values = f"From {low} to {wording.with_unit(feature, high)} in the training rows."
+        values += f" Written as {feature.format}." if feature.format else ""
         values += f" Plans have multiples of {wording.value(feature.step)}." if feature.step else ""
         codes = ", ".join(f"{wording.value(code)} ({meaning})" for code, meaning in feature.codes.items())
         values += f" Or a code: {codes}." if codes else ""
@@ -480,4 +495,5 @@ def _range(feature: Feature) -> Any:
     if not constraints.is_interval(feature):
         return Annotated[_list(one_of(list(feature.categories))), Field(min_length=1)]
     end = one_of([*feature.categories, None]) if feature.categories else float | None
+    end = str | float | None if KINDS[feature.kind].times else end  # a date, or days
     return Annotated[_list(end), Field(min_length=2, max_length=2)]

@@ -184,15 +184,16 @@ def draw_path(
 
 def _draw_probability(axes: Axes, step: Any, probability: Any, outcome: str, confidence: float) -> None:
     axes.plot(step, probability, color=_UP, marker=_marker(step), ms=3)
-    axes.axhline(confidence, color=INK, lw=0.9, ls="--")
-    axes.annotate(
-        f"asked: {wording.rounded(confidence)}",
-        (0, confidence),
-        xycoords=("axes fraction", "data"),
-        textcoords="offset points",
-        xytext=(3, 3 if confidence < 0.85 else -10),
-        fontsize=8,
-    )
+    if confidence == confidence:  # NaN where only the decision counts
+        axes.axhline(confidence, color=INK, lw=0.9, ls="--")
+        axes.annotate(
+            f"asked: {wording.rounded(confidence)}",
+            (0, confidence),
+            xycoords=("axes fraction", "data"),
+            textcoords="offset points",
+            xytext=(3, 3 if confidence < 0.85 else -10),
+            fontsize=8,
+        )
     axes.set(ylim=(-0.03, 1.03), yticks=(0, 0.5, 1))
     axes.set_ylabel(f"probability\nof {_cut(outcome)}", rotation=0, ha="right", va="center")
     _write_end(axes, probability[-1], wording.probability(probability[-1]))
@@ -419,7 +420,8 @@ def _draw_method_probability(axes: Axes, name: str, steps: pd.DataFrame, confide
     values = steps["probability"].to_numpy(float)
     axes.plot(_shares(steps), values, color=_color(name), lw=1.8)
     axes.scatter(1, values[-1], s=44, marker="*", color=_color(name), lw=0, zorder=4, clip_on=False)
-    axes.axhline(confidence, color=INK, lw=0.8, ls="--")
+    if confidence == confidence:
+        axes.axhline(confidence, color=INK, lw=0.8, ls="--")
     axes.set(ylim=(-0.03, 1.03), yticks=(0, 0.5, 1))
     axes.tick_params(labelsize=7)
     _write_end(axes, values[-1], wording.probability(values[-1]), 7.5)

@@ -5,6 +5,7 @@ was drawn by us, and is a `Markup`. How a page looks is in `report.css`.
 """
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -44,7 +45,7 @@ PLANS_IN_A_TABLE = 3
 """How many plans stand side by side: more columns would break words and numbers in two."""
 MOST_DETOURS = 4
 """How many features that end as they were are drawn along a path: they are nothing that the reader has to do."""
-MEASURES = ("confidence", "l0", "l1", "ld", "ynn", "redundancy", "violation", "copy", "steps")
+MEASURES = ("confidence", "l0", "l1", "l1_mad", "ld", "ynn", "redundancy", "violation", "copy", "steps")
 """What the page of a person says about a plan."""
 _FEATURES_AT_FIRST = 8  # that have bars on the first page: with them it is still one page of paper
 _NAMES_AT_A_GLANCE = 4  # of changed features in the list of everybody: a line each
@@ -170,9 +171,9 @@ def write(
     sheets = _sheets(result, pages, latent)
 
     heading = "Beside other methods" if len(comparison) > 1 else "In numbers"
-    sections = [Section(heading, "methods", _methods(comparison, method) | {"several": several}, "page")]
+    sections = [Section(heading, "methods", _methods(comparison, method, result.schema) | {"several": several}, "page")]
     if groups:
-        sections.append(Section("By subgroup", "groups", _groups(groups, comparison)))
+        sections.append(Section("By subgroup", "groups", _groups(groups, comparison, result.schema)))
     sections += [
         Section(name, "listing", Table.from_frame(each.map(partial(wording.rounded, digits=4))))
         for name, each in tables.items()
@@ -235,7 +236,7 @@ def _most_changed(result: Explanation) -> dict[str, Any]:
     }
 
 
-def _methods(comparison: Mapping[str, pd.DataFrame], own: str) -> dict[str, Any]:
+def _methods(comparison: Mapping[str, pd.DataFrame], own: str, schema: Schema) -> dict[str, Any]:
     """This and other methods side by side, over their own and over common rows."""
     tables = []
     for title, table in comparison.items():
@@ -243,10 +244,15 @@ def _methods(comparison: Mapping[str, pd.DataFrame], own: str) -> dict[str, Any]
         over = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
         tables.append(_readable(table, caption=f"{title} (n = {over}).", css="wide", own=own))
     common = comparison[COMMON]["n"].iloc[0] if COMMON in comparison else 0
-    return {"tables": tables, "is_alone": len(tables) == 1, "common": common, "terms": _terms(comparison.values())}
+    return {
+        "tables": tables,
+        "is_alone": len(tables) == 1,
+        "common": common,
+        "terms": _terms(comparison.values(), schema),
+    }
 
 
-def _groups(groups: Sequence[pd.DataFrame], comparison: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
+def _groups(groups: Sequence[pd.DataFrame], comparison: Mapping[str, pd.DataFrame], schema: Schema) -> dict[str, Any]:
     """The summary by subgroup, with a mark at small ones; meanings that the comparison has are not said again."""
     tables = []
     for table in groups:
@@ -254,8 +260,8 @@ def _groups(groups: Sequence[pd.DataFrame], comparison: Mapping[str, pd.DataFram
         labels = [f"{label} *" if mark else label for label, mark in zip(table.index, few, strict=True)]
         marked = table.set_axis(pd.Index(labels, name=by), axis=0)
         tables.append((_readable(marked, caption=f"By {by}.", css="wide"), bool(few.any())))
-    known = _terms(comparison.values())
-    new = {label: text for label, text in _terms(groups).items() if label not in known}
+    known = _terms(comparison.values(), schema)
+    new = {label: text for label, text in _terms(groups, schema).items() if label not in known}
     return {"tables": tables, "few": FEW, "terms": new}
 
 
@@ -267,10 +273,10 @@ def _readable(table: pd.DataFrame, **other: str) -> Table:
     return Table(columns, list(zip(map(wording.value, table.index), *cells, strict=True)), **other)
 
 
-def _terms(tables: Iterable[pd.DataFrame]) -> dict[str, str]:
+def _terms(tables: Iterable[pd.DataFrame], schema: Schema) -> dict[str, str]:
     """What the columns of tables mean, by what they are called."""
-    names = (str(name) for table in tables for name in table)
-    return {MEANINGS[name].label: MEANINGS[name].text for name in names if name in MEANINGS}
+    names, known = (str(name) for table in tables for name in table), wording.meanings(schema)
+    return {known[name].label: known[name].text for name in names if name in known}
 
 
 def _map(result: Explanation, latent: Map) -> dict[str, Any]:
@@ -441,7 +447,7 @@ def _sheets(result: Explanation, most: int, latent: Map | None) -> list[dict[str
                 "reasons": _reasons(person),
                 "compared": _compared(person.found),
                 "plans": [plan for plan in plans if plan.row.changes or len(plan.points)],
-                "costs": _costs([plan for plan in plans if plan.measures]),
+                "costs": _costs([plan for plan in plans if plan.measures], result.schema),
                 "facts": _facts(result, positions[number][0], person),
                 "map": None if latent is None or not drawn else latent.draw(drawn, caption) + latent.legend,
             }
@@ -473,13 +479,14 @@ def _compared(rows: Sequence[Row]) -> list[Table]:
     return tables
 
 
-def _costs(plans: Sequence[Plan]) -> Table | None:
+def _costs(plans: Sequence[Plan], schema: Schema) -> Table | None:
     """What each plan costs, with what the numbers mean."""
     if not plans:
         return None
     names = [name for name in MEASURES if any(np.isfinite(plan.measures.get(name, np.nan)) for plan in plans)]
     heads = [f"plan {plan.row.plan}" if plan.row.is_plan else "value" for plan in plans]
-    shown = [(ROW_MEANINGS[name], [plan.measures[name] for plan in plans]) for name in names]
+    known = wording.meanings(schema, ROW_MEANINGS)
+    shown = [(known[name], [plan.measures[name] for plan in plans]) for name in names]
     rows = [[meaning.label, *map(meaning.form, values), meaning.text] for meaning, values in shown]
     return Table(["measure", *heads, "meaning"], rows, css="costs")
 
@@ -505,12 +512,13 @@ def _constraints(feature: Feature, request: Mapping[str, Any]) -> list[str]:
     if feature.immutable:
         return ["immutable"]
     direction = request.get("directions", {}).get(feature.name)
-    span = request.get("ranges", {}).get(feature.name)
+    ends, stays = (request.get(name, {}).get(feature.name) for name in ("ranges", "stay_within"))
     return [
         *([_NOT_ACTIONABLE] if not feature.actionable and feature.name not in request.get("unlock", ()) else []),
         *(["locked"] if feature.name in request.get("lock", ()) else []),
         *([_DIRECTIONS[direction]] if direction else []),
-        *([constraints.describe_range(feature, tuple(span))] if span else []),
+        *([constraints.describe_range(feature, tuple(ends))] if ends else []),
+        *([f"always {constraints.describe_range(feature, tuple(stays))}"] if stays else []),
     ]
 
 
@@ -545,8 +553,10 @@ def _lines(
     """Probability, uncertainty, what changes, and what moves and ends as it was, each along the path."""
     axis = Axis(path["step"].to_numpy(float), stops)
     values = path["probability"].to_numpy(float)
-    name = f"probability of {wording.outcome(row.target)}, {wording.rounded(row.confidence)} asked"
-    chart = axis.line(values, _PROBABILITIES, "p", level=row.confidence) + axis.numbers(values, _PROBABILITIES)
+    level = None if math.isnan(row.confidence) else row.confidence
+    asked = "" if level is None else f", {wording.rounded(level)} asked"
+    name = f"probability of {wording.outcome(row.target)}{asked}"
+    chart = axis.line(values, _PROBABILITIES, "p", level=level) + axis.numbers(values, _PROBABILITIES)
     lines = [(name, wording.probability(values[0]), wording.probability(values[-1]), chart)]
     uncertainty = path["uncertainty"].to_numpy(float)
     if np.isfinite(uncertainty).all():
