@@ -22,9 +22,9 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --d
 pytest: $(VENV)/.dev
 	$(PYTEST) -m "not slow"
 
-# What `make test` tries at a smaller size, at its full one.
+# What `make test` tries at a smaller size, at its full one; properties on all of their examples.
 test-slow: $(VENV)/.dev
-	$(PYTEST) -m slow
+	COUNTERPATH_EXAMPLES=all $(PYTEST) -m "slow or hypothesis"
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .

@@ -27,13 +27,13 @@ from counterpath.models.latent import concat_context
 from counterpath.models.training import Run, seeded
 from counterpath.models.vae import VAE, VAETraining, fit_vae
 from counterpath.search.method import SearchModels
+from tests.sizes import examples
 from tests.tables import LABEL, mixed, small
 
 T = TypeVar("T")
 
-hypothesis.settings.register_profile(
-    "counterpath", deadline=None
-)  # how long an example takes is not tested: cores are shared
+# How long an example takes is not tested: cores are shared.
+hypothesis.settings.register_profile("counterpath", deadline=None, max_examples=examples(100))
 hypothesis.settings.load_profile("counterpath")
 
 WHOLE = {"service", "batch", "bench", "cli", "experiments", "explainer", "explorer"}

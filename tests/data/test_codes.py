@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from counterpath.data import Encoder, Schema, datasets
 from counterpath.data.codes import suggest_codes
 from counterpath.utils.errors import CounterpathWarning
+from tests.sizes import examples
 
 REFERENCE = Path(os.environ.get(datasets.VARIABLE) or Path(__file__).parents[3] / "shared" / "data")
 RANDOM = np.random.default_rng(0)
@@ -68,7 +69,7 @@ def test_measurements_are_not_codes(values: np.ndarray) -> None:
     assert suggest_codes(values) == ()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.integers(-1000, 1000), min_size=60, max_size=90))
 def test_what_is_suggested_has_no_measurement_beyond_it(numbers: list[int]) -> None:
     values = np.array(numbers, dtype=float)

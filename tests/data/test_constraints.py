@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from counterpath.data import Bounds, Constraints, Encoder, Feature, Schema
 from counterpath.utils.errors import InputError
+from tests.sizes import examples
 
 SIZES = ("small", "medium", "large", "huge")
 SCHEMA = Schema(
@@ -367,7 +368,7 @@ def consistent_constraints(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, A
     return row, {"ranges": ranges, "directions": directions, "lock": lock}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(consistent_constraints(), st.lists(st.floats(-1, 2, width=32), min_size=ENCODER.width, max_size=ENCODER.width))
 def test_the_box_holds_the_factual_and_legal_rows_that_satisfy_the_constraints(drawn, values):
     factual, options = drawn
@@ -401,7 +402,7 @@ def test_the_box_holds_the_factual_and_legal_rows_that_satisfy_the_constraints(d
 ranged = st.tuples(st.floats(0, 1), st.floats(0, 1)).map(sorted)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     ranged,
     st.sampled_from([0.0, 0.1, 1e4, 1.7e9]),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from counterpath.data import Encoder, Feature, Schema
 from counterpath.utils.errors import InputError
+from tests.sizes import examples
 
 SCHEMA = Schema(
     (
@@ -74,7 +75,7 @@ def test_decode_restores_columns_order_dtypes_and_index():
     pd.testing.assert_frame_equal(decoded.drop(columns="income"), rows.drop(columns="income"), check_exact=True)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(rows, rows)
 def test_decode_inverts_encode_inside_and_outside_the_training_range(train, rows):
     fitted = Encoder.fit(table([*train, (0.0, 0, 0, 0, 0, "Female"), (1.0, 1, 1, 1, 1, "Male")]), SCHEMA)
@@ -87,7 +88,7 @@ def test_decode_inverts_encode_inside_and_outside_the_training_range(train, rows
     assert (np.abs(decoded["income"] - frame["income"]) <= allowed).all()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(rows, tensors)
 def test_rounded_rows_are_legal_and_stay_as_they_are(train, values):
     frame = table(train)
@@ -103,7 +104,7 @@ def test_rounded_rows_are_legal_and_stay_as_they_are(train, values):
     assert torch.equal(fitted.encode(decoded)[:, DISCRETE], rounded[:, DISCRETE])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(tensors)
 def test_round_leaves_continuous_values_within_bounds_on_the_grid_alone(values):
     inside = (torch.tensor(values).clamp(0.0, 1.0) * 2**23).round() / 2**23

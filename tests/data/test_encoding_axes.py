@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from counterpath.data import Encoder, Feature, Schema
 from counterpath.data.encoding import shortest_decimals
+from tests.sizes import examples
 
 transforms = st.sampled_from(["identity", "log1p"])
 dtypes = st.sampled_from(["float64", "float32", "Float64", "double[pyarrow]"])
@@ -34,7 +35,7 @@ def test_what_did_not_change_comes_back_as_it_was():
     assert encoder.decode(torch.tensor([[0.25]]))["x"].tolist() == [15600.375]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.lists(st.integers(-(10**6), 10**6), min_size=1, max_size=6),
     st.integers(-3, 9),
@@ -48,14 +49,14 @@ def test_few_digits_come_back_bit_for_bit(wholes, places, offset, dtype):
     assert there_and_back(encoder, values, dtype) == pd.Series(values).astype(dtype).tolist()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.integers(0, 9_999), min_size=1, max_size=6), st.integers(-40, 30))
 def test_four_digits_come_back_whatever_the_unit(wholes, exponent):
     values = [float(f"{whole}e{exponent}") for whole in (0, 9_999, *wholes)]
     assert there_and_back(fitted(values), values) == values
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.integers(0, 99_999), min_size=1, max_size=6))
 def test_few_digits_come_back_under_a_transform(cents):
     values = [cent / 100 for cent in (0, 99_999, *cents)]
@@ -72,7 +73,7 @@ def shorter(number: float) -> list[float]:
     ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(points, transforms, dtypes, st.sampled_from([0.0, 0.1, 1e4, 1.7e9]), st.floats(1e-3, 1e7))
 @example([0.708932101726532], "identity", "float64", 1.7e9, 4.0)  # which takes sixteen digits
 def test_nothing_shorter_is_the_same_point(where, transform, dtype, offset, span):
@@ -89,7 +90,7 @@ def test_nothing_shorter_is_the_same_point(where, transform, dtype, offset, span
         assert (encoder.encode(tried)[:, 0] != point).all(), (value, tried)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(points, transforms)
 def test_bounds_and_whole_numbers_come_first(where, transform):
     lower, upper = 0.1234567890123, 98765.43210987

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from counterpath.data import Encoder, Feature, Schema
 from counterpath.utils.errors import InputError
+from tests.sizes import examples
 
 CITIES = tuple("ABCDEFGHIJKL")
 SIZES = ("small", "medium", "large", "huge")
@@ -133,7 +134,7 @@ def test_json_keeps_what_was_seen():
     pd.testing.assert_frame_equal(again.decode(again.encode(TRAIN)), encoder().decode(encoder().encode(TRAIN)))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.lists(
         st.lists(st.floats(width=32, allow_nan=False) | st.floats(-1, 2, width=32), min_size=WIDTH, max_size=WIDTH),
@@ -171,7 +172,7 @@ def column(offset, span, shares, whole, dtype) -> pd.Series:
     return pd.Series(np.rint(values) if whole or "nt" in dtype else values, name="x").astype(dtype)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(
     columns,
     st.sampled_from(["identity", "log1p"]),
@@ -202,7 +203,7 @@ def test_numbers_survive_whatever_their_offset_scale_transform_and_dtype(
     assert (decoded <= bounds.get("upper", high)).all()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(columns, st.lists(st.integers(-1000, 1000), min_size=1, max_size=5))
 def test_whole_numbers_near_a_large_offset_are_distinguished(table, steps):
     values = column(**(table | {"whole": True, "dtype": "int64", "span": 1000.0}))

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from counterpath.data import Feature, Schema, encoding
 from counterpath.data.encoding import Encoder, NumberAxis, on_grid
+from tests.sizes import examples
 
 KINDS = ("integer", "continuous", "ordinal", "binary", "categorical")
 RANGES = (
@@ -76,7 +77,7 @@ def _bounds(draw: st.DrawFn, values: np.ndarray) -> dict[str, float]:
     return {"lower": math.floor(values.min()), "upper": math.ceil(values.max()) + draw(st.integers(0, 3))}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(tables(), st.sampled_from((torch.float32, torch.float64)), st.integers(0, 2**32))
 def test_rounding_is_that_of_every_axis_to_the_bit(drawn: Any, dtype: torch.dtype, seed: int) -> None:
     table, features = drawn

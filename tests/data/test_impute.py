@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from counterpath.data import Encoder, Feature, Schema
 from counterpath.data.impute import Imputer
 from counterpath.utils.errors import InputError
+from tests.sizes import examples
 
 SCHEMA = Schema(
     (
@@ -95,7 +96,7 @@ def test_infinities_and_unknown_categories_are_left_to_the_encoder():
     assert (filled["city"] == "Paris").all()
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.none() | st.floats(-1e308, 1e308), min_size=1).filter(lambda v: any(x is not None for x in v)))
 def test_only_missing_values_change(values):
     frame = pd.DataFrame({"x": pd.Series(values, dtype="float64")})

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from counterpath.data import Encoder, Feature, Schema
 from counterpath.utils.errors import CounterpathWarning, InputError
+from tests.sizes import examples
 
 COUNT = 30
 FRAME = pd.DataFrame(
@@ -112,7 +113,7 @@ def test_numbers_that_log1p_does_not_suit_stay_as_they_are():
     assert [feature.transform for feature in Schema.infer(frame)] == ["identity", "identity", "log1p"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.integers(-5, 5) | st.none(), min_size=1, max_size=8).filter(any),
     st.lists(st.floats(-1e300, 1e300) | st.none(), min_size=1, max_size=8).filter(

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from counterpath.data import Encoder, Schema
 from counterpath.data.schema import KINDS
 from counterpath.data.tables import to_numbers, to_pandas
+from tests.sizes import examples
 
 pytestmark = pytest.mark.filterwarnings("ignore:These :counterpath.utils.errors.CounterpathWarning")
 ROWS = 60
@@ -89,7 +90,7 @@ def _as_library(frame: pd.DataFrame, library: str) -> Any:
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "arrow"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(350), deadline=None)
 @given(tables(), st.booleans())
 def test_what_is_inferred_gives_the_table_back(library: str, drawn: tuple[pd.DataFrame, set[str]], coded: bool) -> None:
     frame, gaps = drawn

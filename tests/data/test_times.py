@@ -15,6 +15,7 @@ from counterpath.data.impute import Imputer
 from counterpath.data.tables import to_numbers
 from counterpath.data.times import as_days, day_text, from_days, text_format, to_days
 from counterpath.utils.errors import CounterpathWarning, InputError, RowsError
+from tests.sizes import examples
 
 pytestmark = pytest.mark.filterwarnings("ignore:These columns are dates:counterpath.utils.errors.CounterpathWarning")
 STAMPS = pd.Series(pd.to_datetime(["2013-08-14 05:41:20", "2014-01-31 07:10:00", "1969-12-31 23:59:59"]))
@@ -80,7 +81,7 @@ def test_durations_are_numbers_that_may_change(name: str) -> None:
 
 
 @given(st.lists(st.datetimes() | st.none(), min_size=1), st.booleans())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_days_are_exact_to_a_millisecond(stamps: list[Any], zoned: bool) -> None:
     column = pd.Series(stamps, dtype="datetime64[us]").astype("datetime64[ms]")
     column = column.dt.tz_localize("UTC") if zoned else column

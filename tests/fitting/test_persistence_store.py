@@ -231,7 +231,7 @@ def test_the_working_directory_is_not_replaced(tmp_path: Path, monkeypatch: pyte
 # Damage
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(data=st.data())
 def test_a_changed_byte_is_found(whole: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(NAMES))
@@ -241,7 +241,7 @@ def test_a_changed_byte_is_found(whole: Path, tmp_path_factory: pytest.TempPathF
     _insist_refused(_with(tmp_path_factory, whole, name, bytes(content)), name)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(data=st.data())
 def test_a_truncated_or_longer_file_is_found(
     whole: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -266,7 +266,7 @@ def test_every_byte_of_the_manifest_counts(whole: Path, tmp_path_factory: pytest
                 load(folder)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(data=st.data())
 def test_a_forged_model_is_read_or_refused_and_nothing_else_happens(
     whole: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -535,6 +535,7 @@ import json, os, random, signal, sys, time
 from pathlib import Path
 import torch
 from counterpath.fitting.persistence import load, save
+from tests.sizes import examples
 
 torch.set_num_threads(1)
 folder = Path(sys.argv[1]) / "model"

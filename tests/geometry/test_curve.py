@@ -20,6 +20,7 @@ from counterpath.geometry.metric import pullback
 from counterpath.models.training import seeded
 from counterpath.models.vae import VAE
 from counterpath.utils.errors import GeometryError, InputError
+from tests.sizes import examples
 
 
 def poincare(z: Tensor) -> Tensor:
@@ -118,7 +119,7 @@ def _place_on(polyline: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @given(st.integers(2, 12), st.integers(1, 20), st.integers(0, 10_000))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_resampled_points_lie_on_the_curve_at_equal_distances_along_it(count: int, segments: int, seed: int) -> None:
     with seeded(seed):
         # always forward in the first coordinate: no point is passed twice
@@ -136,7 +137,7 @@ def test_resampled_points_lie_on_the_curve_at_equal_distances_along_it(count: in
 
 
 @given(st.integers(1, 20), st.integers(0, 10_000))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_resampling_again_changes_nothing_on_a_straight_line(segments: int, seed: int) -> None:
     with seeded(seed):
         share = torch.rand(2, 9, dtype=torch.float64).sort(1).values
@@ -225,7 +226,7 @@ def test_relaxed_curves_in_polar_coordinates_are_chords() -> None:
 
 
 @given(st.integers(1, 12), st.integers(0, 8), st.integers(0, 10_000), st.floats(-3, 3))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_relaxing_never_raises_the_energy(segments: int, steps: int, seed: int, exponent: float) -> None:
     with seeded(seed):
         curves = torch.randn(3, segments + 1, 2, dtype=torch.float64)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from counterpath.geometry.graph import EdgeCost, Graph, build_graph
 from counterpath.models.training import seeded
+from tests.sizes import examples
 
 
 def by_distance(points: Tensor, longest: float = math.inf) -> EdgeCost:
@@ -55,7 +56,7 @@ GRAPHS = st.tuples(st.integers(1, 14), st.floats(0, 1), st.integers(0, 10_000))
 
 
 @given(GRAPHS, st.integers(0, 10_000), st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_shortest_paths_are_the_shortest(graph: tuple[int, float, int], seed: int, some: bool) -> None:
     network = random_graph(*graph)
     with seeded(seed):
@@ -69,7 +70,7 @@ def test_shortest_paths_are_the_shortest(graph: tuple[int, float, int], seed: in
 
 
 @given(GRAPHS, st.integers(0, 10_000))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_paths_follow_edges_downhill_to_a_goal_and_say_whether_they_cross_a_bridge(
     graph: tuple[int, float, int], seed: int
 ) -> None:
@@ -119,7 +120,7 @@ def test_shortest_paths_do_not_depend_on_those_before() -> None:
 
 
 @given(st.integers(1, 40), st.integers(1, 6), st.integers(0, 10_000))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_points_are_joined_to_their_nearest_by_one_edge_each(count: int, near: int, seed: int) -> None:
     with seeded(seed):
         points = torch.randn(count, 3, dtype=torch.float64)
@@ -193,7 +194,7 @@ def test_the_parts_of_a_graph_stay_apart_if_they_are_not_to_be_joined() -> None:
 
 
 @given(st.integers(2, 9), st.integers(1, 12), st.integers(0, 1000))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_any_number_of_islands_is_joined_by_as_few_bridges_as_it_takes(islands: int, size: int, seed: int) -> None:
     with seeded(seed):
         centers = 100 * torch.randn(islands, 3, dtype=torch.float64)

@@ -17,6 +17,7 @@ from counterpath.search.paths import (
     prepend,
 )
 from counterpath.search.traverse import StopReason
+from tests.sizes import examples
 
 LENGTHS = st.lists(st.integers(1, 6), min_size=1, max_size=8)
 
@@ -42,7 +43,7 @@ def _paths(lengths: list[int], seed: int) -> Paths:
 
 
 @given(LENGTHS, st.integers(0, 1000), st.floats(0, 1))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_stations_are_the_ends_and_what_is_as_close_to_the_data(lengths: list[int], seed: int, typical: float) -> None:
     row = _rows(lengths)
     with seeded(seed):
@@ -66,7 +67,7 @@ def test_a_leap_over_what_nobody_has_is_made_at_once() -> None:
 
 
 @given(LENGTHS)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_is_first_and_progress(lengths: list[int]) -> None:
     row = _rows(lengths)
     starts = [0, *itertools.accumulate(lengths)][:-1]
@@ -82,7 +83,7 @@ def test_shares_of_lines_are_equal_steps() -> None:
 
 
 @given(LENGTHS, st.integers(0, 1000), st.randoms(use_true_random=False))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_rows_are_picked_and_put_together_with_all_that_belongs_to_them(
     lengths: list[int], seed: int, random: object
 ) -> None:
@@ -103,7 +104,7 @@ def test_rows_are_picked_and_put_together_with_all_that_belongs_to_them(
 
 
 @given(LENGTHS, st.integers(0, 1000))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_paths_end_at_the_first_success_or_at_their_best_point(lengths: list[int], seed: int) -> None:
     paths = _paths(lengths, seed)
     cut = paths.truncate()

@@ -25,6 +25,7 @@ from counterpath.search.roadmap import (
     is_goal,
     representatives,
 )
+from tests.sizes import examples
 
 TARGET = Target(1, confidence=0.6)
 
@@ -54,7 +55,7 @@ def _context(models: FittedModels, row: int, *features: str) -> Tensor:
 
 
 @given(st.integers(1, 60), st.integers(1, 30), st.integers(1, 6), st.integers(0, 1000))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_representatives_are_different_rows_and_few(count: int, most: int, surest: int, seed: int) -> None:
     with seeded(seed):
         rows = torch.randint(0, 4, (count, 3)).double()

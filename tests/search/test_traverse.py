@@ -13,6 +13,7 @@ from counterpath.search.objective import Objective
 from counterpath.search.step import riemannian_length
 from counterpath.search.traverse import StopReason, Trajectory, at_confidence, traverse
 from counterpath.utils.errors import InputError
+from tests.sizes import examples
 
 
 def _walk(search_models: SearchModels, x: Tensor, method: str = "rsgd", **options: object) -> Trajectory:
@@ -44,7 +45,7 @@ def test_any_order_and_any_split_gives_the_same_bits(
             assert torch.equal(getattr(whole, name).narrow(axis, first, last - first), getattr(part, name)), name
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(st.permutations(range(40)), st.integers(1, 39))
 def test_order_and_split_never_matter(
     search_models: SearchModels, surface: Surface, order: list[int], cut: int
