@@ -37,7 +37,7 @@ MISTAKES = [
     (("fit", "gone.csv", "--target", "loan", "--epochs", "0"), "--epochs must be a positive number; given 0"),
     (("fit", "gone.csv", "--target", "loan", "--hidden", "a"), "whole numbers separated by commas"),
     (("fit", "gone.csv", "--target", "loan", "--class-weight", "heavy"), "choose one of: balanced"),
-    (("fit", "gone.csv", "--target", "loan", "--missing", "guess"), "choose one of: error, impute"),
+    (("fit", "gone.csv", "--target", "loan", "--missing", "guess"), "choose one of: auto, keep, impute, error"),
     (("fit", "gone.csv", "--target", "loan", "--set", "age=3"), "is not COLUMN.ATTRIBUTE=VALUE"),
     (("fit", "gone.csv", "--target", "loan", "--set", "age.lower=low"), "lower='low'; expected int or float"),
     (("fit", "gone.csv", "--target", "loan", "--model", "scoring"), "is not module:attribute"),

@@ -66,7 +66,7 @@ def test_a_part_of_a_whole_number_is_refused(quick: cp.Explainer, rows: pd.DataF
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_a_bad_value_in_training_is_named_too(people: pd.DataFrame, value: float) -> None:
     with pytest.raises(InputError, match=r"column 'score', row p9: (nan|inf) is"):
-        small().fit(_with(people, 9, "score", value), LABEL)
+        small(missing="error").fit(_with(people, 9, "score", value), LABEL)
 
 
 def test_missing_and_extra_columns_are_named(quick: cp.Explainer, rows: pd.DataFrame) -> None:

@@ -168,7 +168,7 @@ def test_missing_values_are_refused_by_name_or_filled_in_and_told(people: pd.Dat
     holes.loc["p3", "score"] = np.nan
     holes.loc["p7", "city"] = None
     with pytest.raises(InputError, match=r"column '(score|city)', row p[37]: .* is a missing value"):
-        small().fit(holes, LABEL)
+        small(missing="error").fit(holes, LABEL)
     filling = small(missing="impute").fit(holes, LABEL)
     asked = rows.head(4).copy()
     asked.iloc[1, asked.columns.get_loc("score")] = np.nan
@@ -179,7 +179,7 @@ def test_missing_values_are_refused_by_name_or_filled_in_and_told(people: pd.Dat
     assert found.factuals.notna().all(axis=None)
     assert found.counterfactuals.notna().all(axis=None)
     assert found.factuals["score"].iloc[1] == holes["score"].median()
-    with pytest.raises(InputError, match="unknown way to treat missing values 'drop'; choose one of: error, impute"):
+    with pytest.raises(InputError, match="unknown way to treat missing values 'drop'; choose one of: auto, keep"):
         small(missing="drop").fit(people, LABEL)
 
 
