@@ -57,6 +57,7 @@ def killed(command: BatchCommand) -> Callable[[Path, Callable[[], bool]], None]:
     return run
 
 
+@pytest.mark.slow
 def test_a_job_that_is_killed_again_and_again_ends_as_if_nothing_had_been(
     explained: Runs, command: BatchCommand, killed: Callable[[Path, Callable[[], bool]], None], tmp_path: Path
 ) -> None:

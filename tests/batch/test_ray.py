@@ -227,6 +227,7 @@ def test_a_cluster_that_is_full_is_refused(lending: Lending, monkeypatch: pytest
     groups.remove_placement_group(others)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("cluster")
 def test_dead_workers_are_replaced_a_deadly_shard_goes_into_quarantine_and_others_are_done(
     lending: Lending,

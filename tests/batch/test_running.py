@@ -109,7 +109,7 @@ def test_another_job_is_refused_and_nothing_of_the_first_is_lost(
     out = tmp_path / "out"
     explained(rows, out)
     before = content(out)
-    with pytest.raises(InputError, match=r"another job: confidence is 0\.7 and was 0\.5\..*--restart"):
+    with pytest.raises(InputError, match=r"another job: confidence is 0\.7 and was None\..*--restart"):
         explained(rows, out, REQUEST | {"confidence": 0.7})
     applicants[:30].to_parquet(rows / "part-10.parquet")
     with pytest.raises(InputError, match=r"the input part-10\.parquet has changed"):

@@ -13,6 +13,7 @@ from counterpath.models import own
 pytestmark = pytest.mark.whole
 
 
+@pytest.mark.slow
 def test_demo_fits_once_and_repairs_a_damaged_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

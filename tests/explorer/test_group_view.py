@@ -137,8 +137,8 @@ def test_rows_are_listed_by_page_opened_and_downloaded(group: Page) -> None:
 
 def test_rows_without_a_counterfactual_are_counted_by_reason(group: Page) -> None:
     choose(group, "Wanted decision", "low")
-    group.get_by_label("Confidence").fill("0.9999")
-    choose(group, "Method", "nearest")
+    group.get_by_label("Confidence").fill("0.999999")
+    choose(group, "Method", "rsgd")
     explain(group)
     missing = group.locator("#group-missing")
     expect(missing.get_by_role("region", name="Reasons")).to_be_visible()

@@ -1,5 +1,6 @@
 import itertools
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -115,7 +116,8 @@ def test_nobody_is_like_people_who_lock_everything_but_little(
 
 
 def test_without_an_accepted_row_there_are_no_chains(graph: FaceGraph, feasible: FeasibleSet) -> None:
-    row, x, exists, _ = graph.shortest_chains(feasible, Target(1, confidence=0.9999999))
+    nobody = replace(graph, probabilities=torch.zeros_like(graph.probabilities))
+    row, x, exists, _ = nobody.shortest_chains(feasible, TARGET)
     assert not exists.any()
     assert torch.equal(x, feasible.factual)
     assert len(row) == len(feasible)

@@ -117,7 +117,7 @@ def test_the_line_to_the_nearest_accepted_row_is_legal(models: FittedModels, row
 
 
 def test_without_an_accepted_row_the_line_is_a_point(models: FittedModels, rows: Tensor) -> None:
-    nobody = replace(TARGET, confidence=0.9999999)
-    paths = _nearest(models, rows, nobody)
+    nobody = replace(models, probabilities=torch.zeros_like(models.probabilities))
+    paths = _nearest(nobody, rows, TARGET)
     assert torch.equal(paths.x, rows)
     assert (paths.reason == StopReason.NO_WAY_DOWN).all()

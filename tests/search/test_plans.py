@@ -58,7 +58,7 @@ def test_no_point_of_any_path_changes_more_than_it_may(
     assert (changed_most(feasible, few) <= most).all()
     assert (changed_most(feasible, free) > most).any()
     assert torch.equal(few.x[is_first(few.row)], feasible.factual)
-    assert few.found.float().mean() > 0.2 * most
+    assert few.found.float().mean() > 0.15 * most
     ends = few.x[few.last]
     met = (probability(ends) >= 0.5) & models.combinations.allowed(ends, feasible.factual)
     assert torch.equal(met, few.found)

@@ -368,11 +368,11 @@ class RowForm:
             self._show_prediction({}, str(error))
 
     def _show_prediction(self, probabilities: Mapping[Any, float], error: str = "") -> None:
-        """Show the probability of each class, of which the greatest decides; or why there is none."""
+        """Show the decision and the probability of each class; or why there is none."""
         self._error.set_text(error)
-        best = max(probabilities, key=lambda label: probabilities[label], default=None)
         says = "No decision"
         if probabilities:
+            best = self._model.decision(probabilities)
             chance = wording.percent(probabilities[best])
             says = f"The model predicts {wording.class_text(self._schema, best)} ({chance})"
         self._verdict.set_text(says)

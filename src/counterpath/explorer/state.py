@@ -224,8 +224,19 @@ class LoadedModel:
         return await self.dispatcher.explain(self.name, rows, request)
 
     async def predict_proba(self, row: pd.DataFrame) -> dict[Any, float]:
-        """The probability of each class for one row."""
-        return (await self.dispatcher.predict(self.name, row)).iloc[0].to_dict()
+        """The probability of each class for one row.
+
+        Raises:
+            InputError: It has a category that the model does not know.
+        """
+        found = (await self.dispatcher.predict(self.name, row)).iloc[0]
+        if found.isna().any():
+            raise InputError(self.explainer.encoder_.unknown(row)[1][0].strip("()"))
+        return found.to_dict()
+
+    def decision(self, probabilities: Mapping[Any, float]) -> Any:
+        """The class that the model decides for, given the probability of each."""
+        return self.explainer.decide(pd.DataFrame([probabilities])).iloc[0]
 
     async def volume_grid(self, row: pd.DataFrame) -> VolumeGrid | None:
         """The background of the latent map for one row."""
