@@ -18,6 +18,7 @@ from torch import Tensor
 from counterpath.fitting import persistence
 from counterpath.fitting.persistence import FORMAT, VERSION, load, save
 from counterpath.utils.errors import InputError, StoreError
+from tests.sizes import examples
 
 NAMES = ("config.json", "manifest.json", "weights.safetensors")
 CONFIG = {"method": "rsgd-c", "σ": 1.5, "layers": [16, 8], "bounds": {"age": None, "sex": True}, "text": 'a\n"b" 漢'}
@@ -535,7 +536,6 @@ import json, os, random, signal, sys, time
 from pathlib import Path
 import torch
 from counterpath.fitting.persistence import load, save
-from tests.sizes import examples
 
 torch.set_num_threads(1)
 folder = Path(sys.argv[1]) / "model"
