@@ -24,7 +24,7 @@ pytest: $(VENV)/.dev
 
 # What `make test` tries at a smaller size, at its full one; properties on all of their examples.
 test-slow: $(VENV)/.dev
-	COUNTERPATH_EXAMPLES=all $(PYTEST) -m "slow or hypothesis"
+	COUNTERPATH_PROPERTIES=all $(PYTEST) -m "slow or hypothesis"
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .

@@ -6,5 +6,5 @@ _SHARE, _LEAST = 4, 10
 
 
 def examples(count: int) -> int:
-    """So many in `make test-slow`, which sets COUNTERPATH_EXAMPLES=all; in `make test` a fourth, and at least ten."""
-    return count if os.environ.get("COUNTERPATH_EXAMPLES") == "all" else max(_LEAST, count // _SHARE)
+    """So many in `make test-slow`, which sets COUNTERPATH_PROPERTIES=all; in `make test` a fourth, and at least ten."""
+    return count if os.environ.get("COUNTERPATH_PROPERTIES") == "all" else max(_LEAST, count // _SHARE)
