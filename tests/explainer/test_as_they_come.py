@@ -1,6 +1,8 @@
 """Tables as they come: gaps and codes are values, and the model is asked about rows that have them."""
 
 import json
+import sys
+import types
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,10 @@ pytestmark = pytest.mark.filterwarnings(
 )
 CODES = {-7.0: "never late", -8.0: "no usable record"}
 """Of the months since somebody was late: no number says that they never were."""
+
+
+IMPORTED: Any = types.ModuleType("scoring_of_gaps")
+"""A module from which the user's model can be imported."""
 
 
 def table(rows: int = 700, seed: int = 0) -> pd.DataFrame:
@@ -164,13 +170,15 @@ def test_every_surface_shows_gaps_and_codes(result: Explanation, tmp_path: Any) 
 def test_a_batch_reads_and_writes_gaps_and_codes(
     explainer: cp.Explainer, boosted: Boosted, result: Explanation, people: pd.DataFrame, tmp_path: Any
 ) -> None:
-    if explainer._models().explained.kind == "black-box":
-        pytest.skip("a batch loads a user's model from an import path; how gaps travel does not depend on it")
+    """Of both models: a batch finds a user's own one by the place from which it is imported."""
     explainer.save(tmp_path / "model")
+    own = explainer._models().explained.kind == "own"
+    sys.modules[IMPORTED.__name__], IMPORTED.model = IMPORTED, boosted
+    named = {} if own else {"user_model": f"{IMPORTED.__name__}:model"}
     for suffix, write in ((".csv", people.to_csv), (".parquet", people.to_parquet)):
         write(tmp_path / f"people{suffix}", index=False)
         out = tmp_path / suffix[1:]
-        run(tmp_path / "model", tmp_path / f"people{suffix}", out, Inline(), {"target_class": "yes"})
+        run(tmp_path / "model", tmp_path / f"people{suffix}", out, Inline(), {"target_class": "yes"}, **named)
         rows = pd.concat([pd.read_parquet(part) for part in sorted(out.glob("**/*.parquet"))])
         for name in ("income", "months", "dependents"):
             expected = result.counterfactuals[name].to_numpy(float)

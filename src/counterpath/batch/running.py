@@ -19,6 +19,7 @@ from counterpath.explainer.explainer import Explainer
 from counterpath.explanation.tables import END
 from counterpath.utils.errors import BatchError, InputError
 from counterpath.utils.files import write_json
+from counterpath.utils.importing import import_object
 from counterpath.utils.progress import track
 
 STALL = 900.0
@@ -102,15 +103,16 @@ def run(
         BatchError: The job cannot go on, or has stalled; what is done is kept.
     """
     started, path = time.monotonic(), Path(out)
-    loaded = Explainer.load(model) if explainer is None else explainer
-    no_rows = loaded.encoder_.decode(loaded.models_.rows[:0])
-    recorded = loaded.repeat({"paths": END, **request}, no_rows).request
+    if explainer is None:
+        explainer = Explainer.load(model, model=None if user_model is None else import_object(user_model))
+    no_rows = explainer.encoder_.decode(explainer.models_.rows[:0])
+    recorded = explainer.repeat({"paths": END, **request}, no_rows).request
     if recorded["time_limit"] is not None:
         raise InputError("a batch job has no time limit: its results would depend on how fast the machine is")
-    check_ids(ids, loaded.schema_)
+    check_ids(ids, explainer.schema_)
     size = shard_rows or SHARD_ROWS[device]
     job = Job.of(Path(model), recorded, user_model=user_model, ids=ids, shard_rows=size, device=device)
-    sources = inspect_files(find_files(str(rows), path), [*ids, *loaded.schema_.names], size)
+    sources = inspect_files(find_files(str(rows), path), [*ids, *explainer.schema_.names], size)
     if all(source.problem for source in sources):
         raise InputError(f"none of the {len(sources)} files can be used; {sources[0].name}: {sources[0].problem}")
     with folder.locked(path):

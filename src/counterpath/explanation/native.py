@@ -78,7 +78,7 @@ class Library:
             array = pa.array([None if value is None or value is pd.NA else str(value) for value in values])
         try:
             return array.cast(self.types.get(name, array.type))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # the type of the rows cannot hold what was found
             return array
 
 
