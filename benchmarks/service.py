@@ -63,10 +63,7 @@ def serving(folder: Path, *options: str) -> Iterator[tuple[str, int]]:
 
 
 def fill_caches(address: str, rows: list[Any]) -> None:
-    """Have every row explained once, so that the conditional roadmaps of all combinations of fixed features are cached.
-
-    Else the first service that is measured would have time to build them, and the others would not.
-    """
+    """Have every row explained once: what a service computes when it first needs it is not what is measured."""
     for first in range(0, len(rows), CACHED_ROWS):
         body = {"rows": rows[first : first + CACHED_ROWS], "paths": "end", "time_limit": 300}
         httpx.post(f"{address}/v1/models/{NAME}:explain", json=body, timeout=300).raise_for_status()

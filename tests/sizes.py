@@ -5,6 +5,12 @@ import os
 _SHARE, _LEAST = 4, 10
 
 
-def examples(count: int) -> int:
-    """So many in `make test-slow`, which sets COUNTERPATH_PROPERTIES=all; in `make test` a fourth, and at least ten."""
-    return count if os.environ.get("COUNTERPATH_PROPERTIES") == "all" else max(_LEAST, count // _SHARE)
+def examples(count: int, share: int = _SHARE, least: int = _LEAST) -> int:
+    """So many in `make test-slow`, which sets COUNTERPATH_PROPERTIES=all; in `make test` a fourth, and at least ten.
+
+    Args:
+        count: How many.
+        share: Which part of them is tried in `make test`, where an example takes long.
+        least: How many are tried at least, where one takes very long.
+    """
+    return count if os.environ.get("COUNTERPATH_PROPERTIES") == "all" else max(least, count // share)

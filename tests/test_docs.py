@@ -27,6 +27,7 @@ def script(page: Path) -> str:
     return "\n".join(kept)
 
 
+@pytest.mark.slow
 def test_the_code_of_the_guide_runs_in_one_go(tmp_path: Path) -> None:
     (tmp_path / "guide.py").write_text(script(DOCS / "guide.md"), encoding="utf-8")
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"}

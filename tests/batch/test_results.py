@@ -25,7 +25,7 @@ def test_results_are_those_of_explain(fitted: Explainer, some: pd.DataFrame) -> 
     assert set(table["source"]) == {"here"}
     for name in ("status", "reason", "fallback"):
         assert table[name].tolist() == result.status[name].tolist()
-    for name in ("binding", "unseen", "imputed"):
+    for name in ("binding", "unseen", "follows", "retrained", "imputed"):
         assert [list(values) for values in table[name]] == result.status[name].tolist()
     for name in some:
         assert table[name].tolist() == result.counterfactuals[name].tolist()

@@ -41,6 +41,8 @@ def test_names_may_hold_the_signs_that_separate_them() -> None:
         "stay_within": {"c=d": [0, 9]},
         "max_changes": None,
         "feature_costs": {"c=d": 2, "c": 3},
+        "rules": [],
+        "causes": [],
     }
 
 

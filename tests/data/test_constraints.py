@@ -87,7 +87,7 @@ def test_constraints_are_parsed_to_plain_values_in_one_order():
     ]
     assert parsed.bounded
     assert Constraints.from_json(json.loads(json.dumps(parsed.to_json()))) == parsed
-    kinds = ["feature_costs", "directions", "lock", "unlock", "max_changes", "ranges", "stay_within"]
+    kinds = ["feature_costs", "directions", "lock", "unlock", "max_changes", "ranges", "stay_within", "rules", "causes"]
     assert list(parsed.to_json()) == kinds
     assert list(parsed.to_json()["directions"]) == ["age", "size"]
     assert Constraints.of(SCHEMA, **parsed.to_json()) == parsed

@@ -90,7 +90,7 @@ def _as_library(frame: pd.DataFrame, library: str) -> Any:
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "arrow"])
-@settings(max_examples=examples(350), deadline=None)
+@settings(max_examples=examples(350, share=12), deadline=None)
 @given(tables(), st.booleans())
 def test_what_is_inferred_gives_the_table_back(library: str, drawn: tuple[pd.DataFrame, set[str]], coded: bool) -> None:
     frame, gaps = drawn

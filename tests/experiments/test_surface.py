@@ -67,7 +67,8 @@ def test_the_results_have_the_promised_shape(results: dict, folder: Path) -> Non
     assert results["methods"]["nearest"]["ld_end"] == 0
     assert results["methods"]["geodesic"]["flip_ratio"] == 1
     assert results["methods"]["face"]["ld_end"] == pytest.approx(0, abs=1e-6)
-    assert set(results["uncertainty"]) == {"sigma_share", "sigma_on", "sigma_off", "auc"}
+    measured = {"sigma_share", "sigma_on", "sigma_off", "auc"}
+    assert set(results["uncertainty"]) == measured | {"centers", "bandwidth", "zeta"}
     assert len(results["by_seed"]) == 2
 
 

@@ -3,12 +3,14 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import torch
 
 from counterpath.data import datasets
 from counterpath.data.datasets import Dataset, load
 from counterpath.experiments import tables, tabular
 from counterpath.experiments.tables import THRESHOLDS
-from counterpath.experiments.tabular import Preset, Settings, reproduce
+from counterpath.experiments.tabular import AS_PRINTED, EncodedData, Preset, Settings, build, reproduce
+from counterpath.models.training import Run
 from counterpath.utils import devices
 from counterpath.utils.errors import InputError
 
@@ -142,3 +144,47 @@ def test_an_unknown_preset_lists_the_valid_ones(tmp_path: Path) -> None:
 def test_the_protocol_s_counts() -> None:
     data = datasets.load("adult-carla")
     assert int((data.test[data.target] == 0).sum()) == 9268
+
+
+def test_validation_rows_are_cut_from_the_training_rows_by_the_seed() -> None:
+    x = torch.arange(40.0)[:, None]
+    data = EncodedData(x, -x, torch.arange(40) % 2, torch.ones(40))
+    cut, other = data.validation(100), data.validation(101)
+    assert (len(cut.train), len(cut.test)) == (30, 10)
+    assert sorted(torch.cat([cut.train, cut.test])[:, 0].tolist()) == x[:, 0].tolist()
+    assert torch.equal(cut.test_labels, cut.test[:, 0].long() % 2)
+    assert not torch.equal(cut.test, other.test)
+
+
+def test_settings_are_not_chosen_with_seeds_that_are_reported() -> None:
+    with pytest.raises(InputError, match="seeds from 100 on; given 7"):
+        build(_small("adult-carla"), TINY, Run(seed=7), torch.device("cpu"), validation=True)
+
+
+def test_the_spread_over_seeds_is_that_of_the_seeds(results: dict) -> None:  # type: ignore[type-arg]
+    for name in tables.OPTIMIZERS:
+        each = [seed["after_150"][name] for seed in results["by_seed"]]
+        spread = results["over_seeds"][name]["flip_ratio"]
+        assert spread["lowest"] == min(seed["flip_ratio"] for seed in each)
+        assert spread["highest"] == max(seed["flip_ratio"] for seed in each)
+        assert spread["median"] == pytest.approx(sum(seed["flip_ratio"] for seed in each) / 2)  # of two seeds
+        row = next(
+            row
+            for row in results["table"]
+            if (row["steps"], row["constraint"], row["optimizer"], row["subset"]) == (150, "no", name, "valid")
+        )
+        assert row["flip_ratio"] == pytest.approx(sum(seed["flip_ratio"] for seed in each) / 2)
+    assert results["over_seeds"]["sgd"]["ld_sq_of_sgd"] == {"median": 1, "lowest": 1, "highest": 1}
+    assert results["settings"]["centers"] == 50
+
+
+def test_as_printed_is_the_appendix(patched: object, tmp_path: Path) -> None:
+    printed = AS_PRINTED["adult-carla"]
+    assert (printed.centers, printed.bandwidth, printed.latent_dim) == (200, 0.01, 5)
+    assert (printed.classifier_learning_rate, printed.std_learning_rate) == (1e-5, 1e-3)
+    assert AS_PRINTED["gmc-carla"].centers == 350
+    study = build(_small("adult-carla"), TINY, Run(progress=False), torch.device("cpu"), printed)
+    precision = study.vae.precision
+    assert not precision.tied
+    assert (precision.bandwidth == 0.01).all()
+    assert len(precision.centers) == 200

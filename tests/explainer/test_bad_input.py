@@ -231,7 +231,7 @@ def test_labels_that_cannot_be_labels_are_refused(people: pd.DataFrame) -> None:
     with pytest.raises(InputError, match="'risk', row p5: the label is missing"):
         small().fit(_with(people, 5, LABEL, None), LABEL)
     with pytest.raises(InputError, match=r"has 600 different values.*pandas.cut"):
-        small().fit(people.drop(columns=LABEL), "score")
+        small(task="classification").fit(people.drop(columns=LABEL), "score")
     with pytest.raises(InputError, match=r"expected text, numbers or truth values.*astype\(str\)"):
         small().fit(people.assign(risk=pd.cut(people["score"], 3)), LABEL)
 

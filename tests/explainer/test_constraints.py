@@ -151,8 +151,8 @@ def _check_status(
         assert not changed.any()
         return
     assert abs(result.outcome["probability_after"].iloc[position] - probability) < 1e-6
-    assert valid == (status in ("found", "crosses_gap", "already"))
-    assert status in ("found", "crosses_gap", "already", "not_found")
+    assert valid == (status in ("found", "crosses_gap", "implausible", "already"))
+    assert status in ("found", "crosses_gap", "implausible", "already", "not_found")
     assert (status == "already") <= (not changed.any())
     for constraint in result.status["binding"].iloc[position]:
         kind, name = constraint["kind"], constraint["feature"]

@@ -14,7 +14,7 @@ from counterpath.search.methods import METHODS
 from tests.tables import CITIES, LABEL, SIZES, features
 
 FITTED = [name for name, method in METHODS.items() if not method.needs]
-FEW, MANY = 3, 100  # examples for each method: seconds, and minutes
+FEW, MANY = 3, 30  # examples for each method: seconds, and minutes
 
 
 @pytest.fixture(scope="module")

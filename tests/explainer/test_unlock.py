@@ -5,12 +5,19 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import torch
+from torch import Tensor
 
 import counterpath as cp
 from counterpath import Explanation
 from counterpath.cli import main
 from counterpath.data.constraints import Constraints
+from counterpath.data.status import BindingConstraint, Cause, Status, StatusCode
 from counterpath.explainer.request import Request
+from counterpath.explanation.wording import reason
+from counterpath.search.conflicts import binding_constraints
+from counterpath.search.feasible import FeasibleSet
+from counterpath.search.objective import Target
 from counterpath.service.settings import Settings
 from counterpath.utils.errors import InputError
 from tests.service.conftest import service
@@ -40,14 +47,21 @@ def test_it_is_locked_until_it_is_unlocked(gridded: cp.Explainer, rows: pd.DataF
 
 
 def test_whoever_is_stuck_by_it_is_told(gridded: cp.Explainer, rows: pd.DataFrame) -> None:
-    most = [name for name in rows if name not in ("city", "sex", "size")]
-    result = gridded.explain(rows, "low", lock=most, confidence=0.6)
-    binding = [each for constraints in result.status["binding"] for each in constraints]
-    assert {"kind": "not_actionable", "feature": "city"}.items() <= {
-        key: value for each in binding if each["feature"] == "city" for key, value in each.items()
-    }.items()
-    told = result.status["reason"][result.status["binding"].map(lambda each: any(c["feature"] == "city" for c in each))]
-    assert told.str.contains("city is not something that people can change|and [0-9]+ more").all()
+    """By a model that looks at nothing but the city."""
+    encoder = gridded.encoder_
+    x, constraints = encoder.encode(rows), Constraints.of(gridded.schema_)
+    there = encoder.columns("city")[0]
+    feasible = FeasibleSet.of(encoder, x, constraints.bounds(encoder, rows, x))
+
+    def lives_there(tried: Tensor) -> Tensor:
+        return torch.stack([1 - tried[:, there], tried[:, there]], 1)
+
+    binding = binding_constraints(feasible, x, lives_there, Target(1), constraints)
+    expected = [BindingConstraint("not_actionable", "city", 1.0)]
+    assert binding == [[] if lives else expected for lives in (x[:, there] == 1).tolist()]
+    assert expected in binding
+    told = reason(Status(StatusCode.NOT_FOUND, Cause.STEPS, binding=tuple(expected)), 0.2, 0.5)
+    assert "city is not something that people can change" in told
 
 
 def test_what_may_not_be_unlocked_is_named(gridded: cp.Explainer, rows: pd.DataFrame) -> None:

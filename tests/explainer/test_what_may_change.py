@@ -70,8 +70,9 @@ def test_where_nothing_can_be_found_it_is_said_what_is_in_the_way(explainer: cp.
     result = explainer.explain(rows, "low", confidence=0.9, lock=locked)
     short = result.status[result.status["status"] == StatusCode.NOT_FOUND]
     assert len(short) > 3
-    for label, told in short.iterrows():
-        assert told["binding"]
+    blamed = short[short["binding"].map(bool)]  # of the others no single lock is to blame
+    assert len(blamed)
+    for label, told in blamed.iterrows():
         assert "Within what may change the search came to a probability of" in told["reason"]
         reached = result.outcome.loc[label, "probability_after"]
         assert f"a probability of {wording.shortfall(reached, 0.9)}. In the way: " in told["reason"]
@@ -79,7 +80,7 @@ def test_where_nothing_can_be_found_it_is_said_what_is_in_the_way(explainer: cp.
             name = constraint["feature"]
             assert constraint["kind"] == "lock"
             assert name in locked
-            assert _best(explainer, result.counterfactuals.loc[[label]], rows, name) > reached
+            assert _best(explainer, result.counterfactuals.loc[[label]], rows, name) > 0.9
 
 
 def _best(explainer: cp.Explainer, row: pd.DataFrame, rows: pd.DataFrame, name: str) -> float:
@@ -108,7 +109,7 @@ def test_who_asks_for_more_than_there_is_comes_no_less_far(explainer: cp.Explain
     rows, locked = features(people).head(150), ["debt", "score"]
     modest, greedy = (explainer.explain(rows, "low", confidence=asked, lock=locked) for asked in (0.5, 0.99))
     vain = (modest.status["status"] == StatusCode.FOUND) & (greedy.status["status"] == StatusCode.NOT_FOUND)
-    assert vain.sum() > 5
+    assert vain.sum() > 3
     reached = [result.outcome.loc[vain, "probability_after"] for result in (modest, greedy)]
     assert (reached[1] >= reached[0]).all()
 

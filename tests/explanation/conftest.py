@@ -49,8 +49,9 @@ def lists(*values: list[Any], index: Any = None) -> pd.Series:
 def make_status(codes: Sequence[StatusCode], reasons: Sequence[str], index: pd.Index) -> pd.DataFrame:
     """The table of statuses, in which no constraint binds and nothing was imputed."""
     columns = {"status": [str(code) for code in codes], "reason": list(reasons)}
-    empty = {name: lists(*([] for _ in codes), index=index) for name in ("binding", "unseen", "imputed")}
-    return pd.DataFrame(columns, index=index, dtype=object).assign(fallback=False, **empty)
+    names = ("binding", "unseen", "follows", "retrained", "imputed")
+    empty = {name: lists(*([] for _ in codes), index=index) for name in names}
+    return pd.DataFrame(columns, index=index, dtype=object).assign(fallback=False, share=np.nan, **empty)
 
 
 def make_paths(

@@ -28,7 +28,7 @@ def plain(table: Any) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("library", KINDS)
-@pytest.mark.parametrize("plans", [1, 2])
+@pytest.mark.parametrize("plans", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_the_tables_of_an_answer_are_of_the_library_of_the_rows(
     explainer: cp.Explainer, rows: pd.DataFrame, library: str, plans: int
 ) -> None:

@@ -143,9 +143,10 @@ def test_nothing_to_explain_works_everywhere(empty: Explanation) -> None:
 def test_every_status_has_a_sentence() -> None:
     for status in StatusCode:
         assert status.text.endswith(".")
-        assert status.valid == (status in ("found", "crosses_gap", "already"))
-    assert {status for status in StatusCode if status.found} == {"found", "crosses_gap"}
-    assert {status for status in StatusCode if status.searched} == {"found", "crosses_gap", "not_found", "out_of_time"}
+        assert status.valid == (status in ("found", "crosses_gap", "implausible", "fragile", "already"))
+    found = {"found", "crosses_gap", "implausible"}
+    assert {status for status in StatusCode if status.found} == found
+    assert {status for status in StatusCode if status.searched} == {*found, "fragile", "not_found", "out_of_time"}
 
 
 @pytest.mark.parametrize(

@@ -185,6 +185,41 @@ def test_a_direction_and_a_range_in_the_way_are_loosened_by_one_click(page: Page
     expect(found.get_by_text("Limits: none")).to_be_visible()
 
 
+def test_rules_are_written_refused_in_words_kept_to_and_removed(page: Page) -> None:
+    rules = page.get_by_role("region", name="Rules", exact=True)
+    field, add = rules.get_by_label("Rule between features"), rules.get_by_role("button", name="Add rule")
+    for text, said in (
+        ("score <= nothing", "unknown feature in the rule 'score <= nothing'"),
+        ("score <=", "score <="),
+        ("children > 100", "broken by 100 % of the training rows, so it is no rule of these data"),
+    ):
+        field.fill(text)
+        add.click()
+        expect(rules.get_by_role("alert")).to_contain_text(said)
+    expect(rules.get_by_role("listitem")).to_have_count(0)
+    number(page, "Plans").fill("1")
+    field.fill("score changes => children changes")
+    field.press("Enter")
+    expect(rules.get_by_role("listitem")).to_have_count(1)
+    expect(rules.get_by_role("alert").filter(visible=True)).to_have_count(0)
+    for name in ("city", "size", "member", NASTY):
+        page.get_by_role("switch", name=f"Lock {name}", exact=True).click()
+    find(page)
+    changed = plan(page, 1).locator(".cp-feature").all_inner_texts()
+    assert "score" not in changed or "children" in changed
+    page.get_by_role("switch", name="Lock children", exact=True).click()
+    find(page)
+    expect(page.get_by_role("heading", name="No plan was found")).to_be_visible()
+    press(page, "Drop the rule score changes => children changes")
+    expect(rules.get_by_role("listitem")).to_have_count(0)
+    expect(plan(page, 1).locator(".cp-feature")).to_have_text(["score"])
+    field.fill("score <= 1000")
+    add.click()
+    rules.get_by_role("button", name="Remove the rule score <= 1000").click()
+    expect(rules.get_by_role("listitem")).to_have_count(0)
+    expect(page.get_by_text("The plans below are from before your last edit.")).to_be_visible()
+
+
 def test_a_limit_of_changes_in_the_way_is_loosened_by_one_click(page: Page) -> None:
     for name in (NASTY, "score"):
         page.get_by_role("switch", name=f"Lock {name}", exact=True).click()

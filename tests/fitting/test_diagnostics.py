@@ -8,6 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
 
 from counterpath.fitting.diagnostics import Diagnostics, Quality
+from tests.explainer.conftest import shorten_surrogate
 from tests.tables import LABEL, mixed, small
 
 HALVES = torch.tensor([0.5, 0.5])
@@ -67,7 +68,8 @@ def test_labels_that_hang_on_nothing_are_not_said_to_be_known() -> None:
     assert any("Nothing shows that the model" in finding.text for finding in told.findings)
 
 
-def test_a_model_of_the_user_s_may_have_seen_the_rows() -> None:
+def test_a_model_of_the_user_s_may_have_seen_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    shorten_surrogate(monkeypatch, 100, rows=40)
     table = mixed(300)
     table[LABEL] = table[LABEL] == "low"
     numbers = ["debt", "score", "children"]

@@ -1,3 +1,5 @@
+import inspect
+import weakref
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from counterpath.data import Schema
 from counterpath.data.encoding import Encoder
+from counterpath.explainer import explainer
 from counterpath.fitting import train
 from counterpath.fitting.train import check_class_labels, class_weights, hold_out, schedule
 from counterpath.utils.errors import CounterpathWarning, InputError
@@ -116,3 +119,17 @@ def test_rows_are_encoded_in_parts_as_at_once(monkeypatch: pytest.MonkeyPatch) -
     encoder = Encoder.fit(table, Schema.infer(table))
     torch.testing.assert_close(train.encode_rows(encoder, table), encoder.encode(table), rtol=0, atol=0)
     assert len(train.some(torch.zeros(600, 2))) <= 70
+
+
+def test_a_table_that_nobody_else_holds_is_given_up_before_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = [mixed(40)]
+    table, seen = weakref.ref(tables[0]), []
+
+    def fit_models(*arguments: Any) -> None:
+        seen.append(table() is None)
+        raise InterruptedError
+
+    monkeypatch.setattr(explainer, "fit_models", fit_models)
+    with pytest.raises(InterruptedError):
+        inspect.unwrap(explainer.Explainer.fit)(small(), tables.pop(), LABEL)  # what checks shapes holds arguments
+    assert seen == [True]

@@ -1,6 +1,8 @@
+import gc
 import multiprocessing
 import random
 import time
+import weakref
 from functools import partial
 from pathlib import Path
 
@@ -243,3 +245,25 @@ def test_an_epoch_of_a_large_table_is_a_part_of_it() -> None:
         "toy", network, loss, _data(), epochs=2, batch_size=10, optimizer=ADAM, run=Run(progress=False), epoch_rows=40
     )
     assert sizes == [10] * 8
+
+
+def test_nothing_holds_the_data_after_a_training() -> None:
+    x, network = torch.randn(64, 4), mlp([4, 8, 1])
+    data = weakref.ref(x)
+    run = Run(progress=False)
+    gc.disable()  # cycles would be found sooner or later, which is late for a table that fills the memory
+    try:
+        train(
+            "toy",
+            network,
+            lambda batch, _: network(batch[0]).mean(),
+            (x,),
+            epochs=1,
+            batch_size=32,
+            optimizer=ADAM,
+            run=run,
+        )
+        del x
+        assert data() is None
+    finally:
+        gc.enable()

@@ -226,6 +226,18 @@ def test_a_row_is_valid_if_it_reaches_the_target_and_is_possible() -> None:
     assert strict.is_valid(x[1:2], x[1:2]).item(), "their own"
 
 
+@pytest.mark.parametrize("forbidden", [(), ({"role": "wife", "size": ["S", "L"]},)])
+def test_of_many_rows_the_same_are_allowed(forbidden: tuple[dict[str, Any], ...]) -> None:
+    seen, rows = _fit(forbidden)
+    random = np.random.default_rng(0)
+    people = [tuple(TABLE[name].iloc[random.integers(100)] for name in TABLE.columns) for _ in range(600)]
+    x, factual = rows(*people[:300]), rows(*people[300:])
+    for checks in (seen, seen.loosened()):
+        allowed = checks.allowed(x, factual)
+        assert checks.allowed_among_many(x, factual).tolist() == allowed.tolist()
+        assert not allowed.all() or not (checks.active or forbidden)
+
+
 # From a table to an answer
 
 
@@ -286,10 +298,6 @@ def test_the_search_avoids_people_whom_nobody_has_seen(
     assert (ends["city"] == "south")[ends["job"] == "fisher"].all()
     if method != "nearest":  # which is a straight line, and nothing but its end is somebody
         assert (fishers["city"] == "south").all(), "not on the way, either"
-    if method == "geodesic":
-        free = fishing.set_params(avoid_unseen=False).explain(rows, 1, method=method)
-        fishing.set_params(avoid_unseen=True)
-        assert (free.measures()["unseen_pairs"] > 0).any(), "or it would avoid nothing"
 
 
 @pytest.mark.whole

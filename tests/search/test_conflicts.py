@@ -8,6 +8,9 @@ from counterpath.data.constraints import Constraints
 from counterpath.data.encoding import Encoder
 from counterpath.search.conflicts import binding_constraints
 from counterpath.search.feasible import FeasibleSet
+from counterpath.search.objective import Target
+
+TARGET = Target(1)
 
 FRAME = pd.DataFrame(
     {
@@ -24,53 +27,70 @@ def encoder() -> Encoder:
     return Encoder.fit(FRAME, cp.Schema.infer(FRAME, immutable=["sex"]))
 
 
-def _told(encoder: Encoder, weights: dict[str, float], **wishes: object) -> list[list[str]]:
-    """What binds for every who stays where they are, under a model that is linear in the columns."""
+def _told(encoder: Encoder, weights: dict[str, float], level: float, **wishes: object) -> list[list[str]]:
+    """What binds for every row that stays where it is, under a linear model that says yes from a level on."""
     x = encoder.encode(FRAME)
     constraints = Constraints.of(encoder.schema, **wishes)  # type: ignore[arg-type]
     feasible = FeasibleSet.of(encoder, x, constraints.bounds(encoder, FRAME, x))
     slope = torch.zeros(encoder.width)
     for name, weight in weights.items():
         slope[encoder.columns(name)[0]] = weight
+    found = binding_constraints(feasible, x, lambda rows: _two(rows @ slope - level), TARGET, constraints)
+    return [[str(obstacle) for obstacle in group] for group in found]
 
-    def probability(rows: Tensor) -> Tensor:
-        return torch.sigmoid(rows @ slope)
 
-    return [
-        [str(obstacle) for obstacle in group] for group in binding_constraints(feasible, x, probability, constraints)
+def _two(score: Tensor) -> Tensor:
+    p = torch.sigmoid(8 * score)
+    return torch.stack([1 - p, p], 1)
+
+
+def test_a_lock_is_blamed_where_another_value_would_do(encoder: Encoder) -> None:
+    """The model says yes to those who are paid most. One who is that already is not held back by anything."""
+    assert _told(encoder, {"pay": 1.0}, 0.9, lock=["pay", "age"]) == [["lock: pay"]] * 3 + [[]]
+
+
+def test_what_would_help_but_not_enough_is_not_blamed(encoder: Encoder) -> None:
+    assert _told(encoder, {"pay": 1.0}, 1.1, lock=["pay", "age"]) == [[]] * 4
+    assert _told(encoder, {"pay": 1.0, "age": 1.0}, 1.2, lock=["pay", "age"]) == [
+        [],
+        ["lock: age", "lock: pay"],  # both reach 1.25; in the order of the features
+        ["lock: age", "lock: pay"],
+        [],  # it is at both ends already
     ]
 
 
-def test_a_lock_binds_where_another_value_would_help(encoder: Encoder) -> None:
-    assert _told(encoder, {"pay": 1.0}, lock=["pay", "age"]) == [["lock: pay"]] * 3 + [[]]
+def test_a_direction_is_blamed_only_the_other_way(encoder: Encoder) -> None:
+    assert _told(encoder, {"pay": 1.0}, 0.9, directions={"pay": "down"}) == [["down: pay"]] * 3 + [[]]
+    assert _told(encoder, {"pay": 1.0}, 0.9, directions={"pay": "up"}) == [[]] * 4
 
 
-def test_a_direction_binds_only_the_other_way(encoder: Encoder) -> None:
-    assert _told(encoder, {"pay": 1.0}, directions={"pay": "down"}) == [["down: pay"]] * 3 + [[]]
-    assert _told(encoder, {"pay": 1.0}, directions={"pay": "up"}) == [[]] * 4
-
-
-def test_a_range_binds_beyond_its_ends(encoder: Encoder) -> None:
-    assert _told(encoder, {"pay": -1.0}, ranges={"pay": (0, None)}) == [[]] * 4
-    assert _told(encoder, {"age": 1.0}, ranges={"age": (20, 60)}) == [[]] * 4
-    assert _told(encoder, {"job": 1.0}, ranges={"job": ["a", "b", "c"]}) == [[]] * 4
+def test_a_range_is_blamed_for_what_is_beyond_its_ends_alone(encoder: Encoder) -> None:
+    assert _told(encoder, {"pay": -1.0}, -0.1, ranges={"pay": (0, None)}) == [[]] * 4
+    assert _told(encoder, {"age": 1.0}, 0.9, ranges={"age": (20, 60)}) == [[]] * 4
+    assert _told(encoder, {"age": 1.0}, 0.9, ranges={"age": (20, 50)})[:3] == [["range: age"]] * 3
+    assert _told(encoder, {"job": 1.0}, 0.9, ranges={"job": ["a", "b", "c"]}) == [[]] * 4
 
 
 def test_immutable_features_and_categories_count_too(encoder: Encoder) -> None:
-    assert _told(encoder, {"sex": 1.0, "job": 2.0}, lock=["job"]) == [
-        ["immutable: sex"],
-        ["lock: job"],
-        ["lock: job", "immutable: sex"],
+    assert _told(encoder, {"sex": 1.0, "job": 2.0}, 0.9, lock=["job"])[1:3] == [
         [],
+        ["lock: job", "immutable: sex"],
     ]
+    assert _told(encoder, {"sex": 1.0, "job": 2.0}, 1.9, lock=["job"])[1] == ["lock: job"]
+    assert _told(encoder, {"sex": 1.0, "job": 2.0}, 1.9, lock=["job"])[2] == ["lock: job"]
 
 
-def test_a_limit_binds_where_one_change_more_would_help(encoder: Encoder) -> None:
+def test_a_limit_is_blamed_where_one_change_more_would_do(encoder: Encoder) -> None:
     x = encoder.encode(FRAME)
     constraints = Constraints.of(encoder.schema, max_changes=1)
     feasible = FeasibleSet.of(encoder, x, constraints.bounds(encoder, FRAME, x))
     moved = x.clone()
     moved[:2, encoder.columns("age")] = 1.0
-    found = binding_constraints(feasible, moved, lambda rows: rows[:, encoder.columns("pay")[0]], constraints)
-    assert [[str(obstacle) for obstacle in group] for group in found] == [["max_changes: 1"]] * 2 + [[], []]
-    assert found[0][0].reach == 1.0
+    pay = encoder.columns("pay")[0]
+    for level, expected in ((0.9, ["max_changes: 1"]), (1.1, [])):
+
+        def predict_proba(rows: Tensor, level: float = level) -> Tensor:
+            return _two(rows[:, pay] - level)
+
+        found = binding_constraints(feasible, moved, predict_proba, TARGET, constraints)
+        assert [[str(obstacle) for obstacle in group] for group in found] == [expected] * 2 + [[], []]

@@ -45,7 +45,8 @@ def _case(factual: Tensor, counterfactual: Tensor, confidence: float = 0.5) -> C
     seen = Combinations.fit(ENCODER, TRAIN)
     end = ENCODER.round(counterfactual)
     found = spreads(ENCODER, TRAIN)
-    return Case(factual, end, _probability, ENCODER, Neighbours(TRAIN), confidence, combinations=seen, spreads=found)
+    known = {"combinations": seen, "spreads": found, "share_after": lambda x: 0.5 * x[:, 3]}
+    return Case(factual, end, _probability, ENCODER, Neighbours(TRAIN), confidence, **known)
 
 
 def test_every_measure_on_a_row_worked_out_by_hand() -> None:
@@ -67,6 +68,8 @@ def test_every_measure_on_a_row_worked_out_by_hand() -> None:
         "unseen_pairs": 4.0,  # age 40 and gain 9 are those of the third row, who is a man without a job
         "ynn": 1 / 3,  # of the three training rows one is accepted
         "redundancy": 3.0,  # all but the job could be put back
+        "valid_after": 0.5,  # of the other models half want no more than a job
+        "valid_noise": 1.0,  # a year or a gain more or less does not matter
     }
     assert set(expected) == set(MEASURES)
     for name, value in expected.items():

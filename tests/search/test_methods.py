@@ -17,7 +17,7 @@ from counterpath.search import methods
 from counterpath.search.descent import Descent
 from counterpath.search.feasible import FeasibleSet
 from counterpath.search.method import Method, Problem, SearchModels, SearchOptions
-from counterpath.search.methods import METHODS, geometry_of, method_names, resolve_method
+from counterpath.search.methods import METHODS, geometry_of, method_names, resolve_method, search
 from counterpath.search.objective import Objective, Target
 from counterpath.search.paths import Paths, is_first
 from counterpath.search.step import euclidean_length, slope
@@ -119,10 +119,10 @@ def test_a_foreign_method_is_checked_and_named(
     rows = rows[torch.arange(40) % len(rows)]
     feasible = FeasibleSet.of(models.encoder, rows)
     if problem is None:
-        assert models.search(method, feasible, target, SearchOptions()).found.all()
+        assert search(method, models.problem(method, feasible, target, SearchOptions())).found.all()
         return
     with pytest.raises(MethodError, match=f"method 'odd' returned.*{problem}"):
-        models.search(method, feasible, target, SearchOptions())
+        search(method, models.problem(method, feasible, target, SearchOptions()))
 
 
 STRAIGHT, BROKEN = Odd(lambda paths: paths), 7

@@ -8,7 +8,7 @@ from counterpath.fitting.fitted import FittedModels
 from counterpath.search import nearest
 from counterpath.search.feasible import FeasibleSet
 from counterpath.search.method import SearchOptions
-from counterpath.search.methods import METHODS
+from counterpath.search.methods import METHODS, search
 from counterpath.search.nearest import nearest_accepted, nearest_within, straight_path
 from counterpath.search.objective import Target
 from counterpath.search.paths import Paths
@@ -98,7 +98,8 @@ def rows(models: FittedModels) -> Tensor:
 
 
 def _nearest(models: FittedModels, rows: Tensor, target: Target) -> Paths:
-    return models.search(METHODS["nearest"], FeasibleSet.of(models.encoder, rows), target, SearchOptions())
+    method = METHODS["nearest"]
+    return search(method, models.problem(method, FeasibleSet.of(models.encoder, rows), target, SearchOptions()))
 
 
 def test_the_line_to_the_nearest_accepted_row_is_legal(models: FittedModels, rows: Tensor) -> None:

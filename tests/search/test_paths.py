@@ -39,6 +39,7 @@ def _paths(lengths: list[int], seed: int) -> Paths:
             torch.full((count,), int(StopReason.ALL_STEPS_TAKEN)),
             torch.rand(count) < 0.5,
             torch.rand(count) < 0.5,
+            torch.rand(count) < 0.5,
         )
 
 
@@ -94,7 +95,7 @@ def test_rows_are_picked_and_put_together_with_all_that_belongs_to_them(
     assert shuffled.row.tolist() == _rows([lengths[row] for row in order.tolist()]).tolist()
     half = len(order) // 2
     again = merge([(order[:half], paths.select(order[:half])), (order[half:], paths.select(order[half:]))])
-    for name in ("row", "x", "z", "sigma", "probability", "valid", "reason", "fallback", "gap"):
+    for name in ("row", "x", "z", "sigma", "probability", "valid", "reason", "fallback", "gap", "implausible"):
         assert torch.equal(getattr(again, name), getattr(paths, name)), name
     twice = paths.select(order[:1].repeat(2))
     assert torch.equal(twice.x[twice.row == 0], twice.x[twice.row == 1])
@@ -109,6 +110,7 @@ def test_paths_end_at_the_first_success_or_at_their_best_point(lengths: list[int
     paths = _paths(lengths, seed)
     cut = paths.truncate()
     assert torch.equal(cut.gap, paths.gap)
+    assert torch.equal(cut.implausible, paths.implausible)
     for row in range(len(lengths)):
         here = paths.row == row
         met, probability = paths.valid[here].tolist(), paths.probability[here]
@@ -124,7 +126,9 @@ def test_of_two_searches_the_better_one_is_taken_with_its_gaps() -> None:
     assert better_paths(None, after) is after
     taken = after.found | (after.probability[after.last] > before.probability[before.last])
     assert 0 < taken.sum() < 6
-    assert torch.equal(best.gap, torch.where(taken, after.gap, before.gap))
+    for name in ("gap", "fallback", "implausible"):
+        one, other = getattr(after, name), getattr(before, name)
+        assert torch.equal(getattr(best, name), torch.where(taken, one, other)), name
     assert torch.equal(
         best.probability[best.last], torch.where(taken, after.probability[after.last], before.probability[before.last])
     )
@@ -137,3 +141,12 @@ def test_points_behind_the_people() -> None:
     assert row.tolist() == [0, 0, 0, 1, 1]
     assert torch.equal(x, torch.cat([people[:1], paths.x[:2], people[:1], paths.x[2:]]))
     assert torch.equal(z, torch.cat([codes[:1], paths.z[:2], codes[:1], paths.z[2:]]))
+
+
+def test_what_is_said_of_paths_can_be_said_of_others_of_the_same_rows() -> None:
+    paths, other = _paths([2, 4, 1], 0), _paths([5, 2, 3], 1)
+    said = paths.described_as(other)
+    for name in ("fallback", "gap", "implausible"):
+        assert torch.equal(getattr(said, name), getattr(other, name))
+    for name in ("row", "x", "z", "reason", "valid"):
+        assert torch.equal(getattr(said, name), getattr(paths, name))

@@ -10,12 +10,18 @@ from counterpath.fitting.fitted import FittedModels
 from counterpath.search.feasible import FeasibleSet
 from counterpath.search.method import SearchOptions
 from counterpath.search.methods import METHODS
+from counterpath.search.methods import search as search_with
 from counterpath.search.objective import Target
 from counterpath.search.paths import Paths, is_first
 from counterpath.search.plans import changed_most, one_plan, several_plans
 
 TARGET = Target(1, confidence=0.5)
 Search = Callable[[FeasibleSet], Paths]
+
+
+def _searcher(models: FittedModels, options: SearchOptions) -> Search:
+    method = METHODS["rsgd"]
+    return lambda feasible: search_with(method, models.problem(method, feasible, TARGET, options))
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +36,7 @@ def feasible(models: FittedModels, rows: Tensor) -> FeasibleSet:
 
 @pytest.fixture(scope="module")
 def search(models: FittedModels) -> Search:
-    return lambda feasible: models.search(METHODS["rsgd"], feasible, TARGET, SearchOptions(max_steps=40))
+    return _searcher(models, SearchOptions(max_steps=40))
 
 
 @pytest.fixture(scope="module")
@@ -72,12 +78,12 @@ def test_who_changes_little_anyway_is_left_alone(feasible: FeasibleSet, limited:
         assert torch.equal(free.x[free.row == row], few.x[few.row == row])
 
 
-def test_plans_differ_and_the_cheapest_comes_first(
+def test_plans_differ_the_only_one_comes_first_and_the_others_follow_by_cost(
     feasible: FeasibleSet, search: Search, probability: Callable[[Tensor], Tensor]
 ) -> None:
     count = 3
     plans = several_plans(search, feasible, probability, count=count)
-    paths, several = plans.paths, 0
+    paths, several, only = plans.paths, 0, one_plan(search, feasible, probability)
     assert len(paths.reason) == len(feasible) * count
     first = is_first(paths.row)
     assert torch.equal(paths.x[first], feasible.factual.repeat_interleave(count, 0))
@@ -87,7 +93,9 @@ def test_plans_differ_and_the_cheapest_comes_first(
     for person in range(len(feasible)):
         places = [person * count + number for number in range(count) if plans.exists[person * count + number]]
         assert places[0] == person * count
-        assert [float(costs[place]) for place in places] == sorted(float(costs[place]) for place in places)
+        later = [float(costs[place]) for place in places[1:]]
+        assert later == sorted(later)
+        assert torch.equal(paths.x[paths.row == places[0]], only.x[only.row == person])
         several += len(places) > 1
         for one in places:
             assert len(places) == 1 or paths.found[one]
@@ -121,8 +129,28 @@ def test_who_is_stopped_by_a_bound_is_searched_for_again(
     bounds.upper[:, columns] = rows[:, columns]
     feasible = FeasibleSet.of(models.encoder, rows, bounds)
     options = SearchOptions(max_steps=40, fallback=False)
-    search = functools.partial(models.search, METHODS["rsgd"], target=TARGET, options=options)
+    search = _searcher(models, options)
     once, again = search(feasible), one_plan(search, feasible, probability)
     assert again.found.sum() >= once.found.sum()
     for paths in (once, again):
         assert (paths.x[:, columns] <= rows[paths.row][:, columns]).all()
+
+
+def test_a_search_that_respects_limits_itself_is_asked_once_for_the_first_plan_and_only_narrower_for_others(
+    feasible: FeasibleSet, search: Search, probability: Callable[[Tensor], Tensor]
+) -> None:
+    asked: list[FeasibleSet] = []
+
+    def watched(within: FeasibleSet) -> Paths:
+        asked.append(within)
+        return search(within)
+
+    few = feasible.at(torch.arange(8))
+    plans = several_plans(watched, few, probability, count=2, max_changes=1, respects_limits=True)
+    first = torch.arange(8) * 2
+    one = search(few)
+    for row in range(8):
+        assert torch.equal(plans.paths.x[plans.paths.row == first[row]], one.x[one.row == row])
+    assert len(asked[0]) == 8
+    assert not asked[0].fixed.any()
+    assert all((narrower.fixed.any(1)).all() for narrower in asked[1:]), "each with something fixed that it changed"

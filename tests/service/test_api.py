@@ -58,6 +58,53 @@ def test_a_response_has_all_that_the_explanation_has(
     assert any(change["difference"] is None for plan in plans for change in plan["changes"])
 
 
+def test_rows_have_constraints_of_their_own(
+    client: httpx.Client, explainer: cp.Explainer, people: pd.DataFrame, rows: list[dict[str, Any]]
+) -> None:
+    where = [number for number, label in enumerate(explainer.predict(people.head(60))) if label == "high"][:4]
+    asked = [rows[number] for number in where]
+    own: list[Any] = [
+        {"lock": ["score"], "directions": {"debt": "down"}},
+        {"ranges": {"children": [None, 3]}},
+        None,
+        {"target_class": "mid", "confidence": 0.6},
+    ]
+    body = {"rows": asked, "target_class": "low", "row_constraints": own}
+    with ThreadPoolExecutor() as clients:  # those that wait together have their own, too
+        both = [*clients.map(lambda body: client.post(EXPLAIN, json=body), [body, body])]
+    assert [response.status_code for response in both] == [200, 200]
+    assert both[0].json() == both[1].json()
+    plans = [row["plans"][0] for row in both[0].json()["rows"]]
+    table = pd.DataFrame(
+        {
+            "lock": ["score", None, None, None],
+            "debt.direction": ["down", None, None, None],
+            "children.high": [None, 3, None, None],
+            "target_class": [None, None, None, "mid"],
+            "confidence": [None, None, None, 0.6],
+        }
+    )
+    wanted = explainer.explain(features(people).iloc[where], "low", constraints=table)
+    assert [plan["sentence"] for plan in plans] == wanted.sentences.tolist()
+    assert {"score"} & {change["feature"] for change in plans[0]["changes"]} == set()
+    assert plans[1]["counterfactual"]["children"] <= 3
+    assert plans[3]["class_after"] == "mid"
+    plain = client.post(EXPLAIN, json={**body, "row_constraints": []}).json()["rows"]
+    assert plain[2]["plans"] == [plans[2]], "who has none is answered as if nobody had"
+    assert plain[3]["plans"][0]["class_after"] == "low"
+
+
+def test_rules_of_a_request_hold(client: httpx.Client, rows: list[dict[str, Any]]) -> None:
+    asked = {"rows": rows[:6], "target_class": "low", "rules": ["debt changes => children changes"], "paths": "all"}
+    answer = client.post(EXPLAIN, json=asked).json()["rows"]
+    moved = 0
+    for row, own in zip(answer, rows, strict=False):
+        for point in row["plans"][0]["path"][1:]:
+            moved += point["features"]["debt"] != own["debt"]
+            assert point["features"]["debt"] == own["debt"] or point["features"]["children"] != own["children"]
+    assert moved
+
+
 def test_the_description_says_what_people_call_things(explainer: cp.Explainer, rows: list[dict[str, Any]]) -> None:
     named = copy.copy(explainer)
     named.schema_ = described(explainer.schema_)
@@ -164,6 +211,15 @@ WRONG = [
     ({"ranges": {"debt": [1]}}, "invalid", "ranges.debt"),
     ({"ranges": {"city": ["Z"]}}, "invalid", "ranges.city[0]"),
     ({"feature_costs": {"debt": 0}}, "invalid", "feature_costs.debt"),
+    ({"rules": ["debt <= nothing"]}, "unusable", "unknown feature in the rule 'debt <= nothing'"),
+    ({"row_constraints": [{"lock": ["height"]}]}, "invalid", "row_constraints[0].lock[0]"),
+    ({"row_constraints": [{"max_changes": 2}]}, "invalid", "row_constraints[0].max_changes"),
+    (
+        {"row_constraints": [{"ranges": {"debt": [9, 1]}}]},
+        "unusable",
+        "row_constraints[0]: the range of feature 'debt'",
+    ),
+    ({"row_constraints": [{"lock": ["debt"]}, None]}, "unusable", "constraints of 2 rows for 1 rows"),
     ({"time_limit": 0}, "invalid", "time_limit"),
     ({"time_limit": 1e6}, "invalid", "time_limit"),
     ({"colour": "red"}, "invalid", "colour: Extra inputs are not permitted"),

@@ -26,7 +26,13 @@ HERE = Path(__file__).parent
 @pytest.mark.filterwarnings(
     "ignore::counterpath.utils.errors.CounterpathWarning"
 )  # that the model is not good, which it is not
-def test_the_service_keeps_to_its_description(people: pd.DataFrame, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("phases", "most", "least"),
+    [("examples,fuzzing", 8, 20), pytest.param("examples,coverage,fuzzing", 15, 300, marks=pytest.mark.slow)],
+)
+def test_the_service_keeps_to_its_description(
+    people: pd.DataFrame, tmp_path: Path, phases: str, most: int, least: int
+) -> None:
     # Which requests are taken does not depend on how good the search is, so it may be quick.
     few = people[["city", "size", "children", "debt", LABEL]].head(200)
     quick = small(method="nearest", epochs=5).fit(few, LABEL)
@@ -35,8 +41,8 @@ def test_the_service_keeps_to_its_description(people: pd.DataFrame, tmp_path: Pa
         done = subprocess.run(
             [
                 *(sys.executable, "-m", "schemathesis.cli", "--config-file", HERE / "schemathesis.toml", "run"),
-                *(f"{address}/openapi.json", "--checks", "all", "--phases", "examples,coverage,fuzzing"),
-                *("--max-examples", "15", "--seed", "1", "--generation-database", "none", "--no-color"),
+                *(f"{address}/openapi.json", "--checks", "all", "--phases", phases),
+                *("--max-examples", str(most), "--seed", "1", "--generation-database", "none", "--no-color"),
             ],
             cwd=tmp_path,
             env=os.environ
@@ -49,4 +55,4 @@ def test_the_service_keeps_to_its_description(people: pd.DataFrame, tmp_path: Pa
     assert re.search(r"Tested: 7\b", done.stdout), done.stdout
     generated = re.search(r"(\d+) generated, \1 passed", done.stdout)
     assert generated is not None, done.stdout
-    assert int(generated[1]) > 300
+    assert int(generated[1]) > least

@@ -39,6 +39,8 @@ MEASURED = (*MEASURES, "steps")
 RESERVED = (*ORIGIN, PLAN, *STATUS, *OUTCOME, *MEASURED)
 """What a feature that is called so is not called in the results: see `feature_columns`."""
 _STATUS_TYPES = {"fallback": pa.bool_(), **STATUS_TYPES}
+CONSTRAINT_COLUMNS = "constraint_columns"
+"""The part of a request that names the columns with constraints of each row's own, which are copied as ids are."""
 UNUSABLE = "unusable"
 """The status of a row with a value that cannot be used; its reason names the column and the value."""
 UNUSABLE_TEXT = "The row has a value that cannot be used, so it was not explained; its reason names it."
@@ -46,7 +48,7 @@ UNUSABLE_TEXT = "The row has a value that cannot be used, so it was not explaine
 
 def counterfactuals_schema(schema: Schema, classes: Sequence[Any], ids: pa.Schema, plans: int) -> pa.Schema:
     """The columns of the counterfactuals: where each row is from, what it became, why, and what that costs."""
-    label = _common_type(list(classes), "the classes")
+    label = _common_type(list(classes), "the classes") if classes else pa.float64()  # what a regressor predicts
     outcome = {"class_before": label, "class_after": label}
     return pa.schema(
         [
@@ -168,10 +170,15 @@ def explain_rows(
         source: Where the rows are from.
     """
     ids = pa.table({}) if ids is None else ids
+    request, columns = dict(request), list(request.get(CONSTRAINT_COLUMNS, ()))
+    request.pop(CONSTRAINT_COLUMNS, None)
+    own = ids.select(columns).to_pandas().set_axis(rows.index) if columns else None
     unusable: dict[int, str] = {}
     usable = rows
     while True:
         try:
+            if own is not None:
+                request["row_constraints"] = explainer.row_constraints(usable, own.loc[usable.index])
             result = explainer.repeat(request, usable)
             break
         except RowsError as error:  # raised before anything is searched for, with all rows that have the same problem
@@ -186,7 +193,8 @@ def explain_rows(
     if len(others):
         reasons = [unusable[label] for label in rows.index[others // plans]]
         status = {"status": [UNUSABLE] * len(others), "reason": reasons, "fallback": [False] * len(others)}
-        status |= {name: [[]] * len(others) for name in ("binding", "unseen", "imputed")}
+        status |= {name: [[]] * len(others) for name in ("binding", "unseen", "follows", "retrained", "imputed")}
+        status["share"] = [None] * len(others)
         order = np.argsort(np.concatenate([explained, others]))
         table = pa.concat_tables([table, _table(schema, origin(others) | status)]).take(order)
     if keep_of(result.request) == END:

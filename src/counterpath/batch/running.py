@@ -12,8 +12,9 @@ from typing import Any
 from counterpath.batch import folder
 from counterpath.batch.engine import Engine, Job, Outcome, ShardFailure, ShardResult, Task
 from counterpath.batch.folder import Journal, writing
-from counterpath.batch.results import UNUSABLE, UNUSABLE_TEXT, check_ids
+from counterpath.batch.results import CONSTRAINT_COLUMNS, UNUSABLE, UNUSABLE_TEXT, check_ids
 from counterpath.batch.sources import Shard, find_files, inspect_files, shards_of
+from counterpath.data.row_constraints import check_constraint_columns
 from counterpath.data.status import StatusCode
 from counterpath.explainer.explainer import Explainer
 from counterpath.explanation.tables import END
@@ -65,6 +66,7 @@ def run(
     *,
     user_model: str | None = None,
     ids: Sequence[str] = (),
+    constraints: Sequence[str] = (),
     shard_rows: int | None = None,
     device: str = "cpu",
     restart: bool = False,
@@ -87,6 +89,8 @@ def run(
             but the end is kept, unless `paths` says otherwise.
         user_model: The user's own model as `module:attribute`, if the model directory only names it.
         ids: Columns of the input that are copied to the results.
+        constraints: Columns with constraints of each row's own, as `counterpath.data.row_constraints` has them; they
+            are copied, too.
         shard_rows: The most rows of a shard.
         device: "cpu" or "cuda": where workers compute.
         restart: Forget what was done before.
@@ -109,6 +113,10 @@ def run(
     recorded = explainer.repeat({"paths": END, **request}, no_rows).request
     if recorded["time_limit"] is not None:
         raise InputError("a batch job has no time limit: its results would depend on how fast the machine is")
+    if constraints:
+        check_constraint_columns(explainer.schema_, constraints)
+        recorded = {**recorded, CONSTRAINT_COLUMNS: list(constraints)}
+        ids = [*ids, *(name for name in constraints if name not in ids)]
     check_ids(ids, explainer.schema_)
     size = shard_rows or SHARD_ROWS[device]
     job = Job.of(Path(model), recorded, user_model=user_model, ids=ids, shard_rows=size, device=device)

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from counterpath import __version__
-from counterpath.cli import app, batch, bench, datasets, demo, evaluate, explain, fit, reproduce, schema, serve
+from counterpath.cli import app, batch, bench, datasets, demo, evaluate, explain, fit, recheck, reproduce, schema, serve
 from counterpath.cli.output import fail, say
 from counterpath.utils.errors import CounterpathError
 
@@ -20,7 +20,7 @@ EXIT_CODES = {
     0: "done; every row has its counterfactual, or had the decision from the start",
     1: "something unexpected happened, in Counterpath or in your model",
     2: "the input, an option or the model cannot be used; the message says why",
-    3: "done, but some rows have no counterfactual; their status says why",
+    3: "done, but some rows have no counterfactual, or an answer has expired; their status says why",
     4: "a batch is done but for some shards, which are in quarantine; the summary names them",
     130: "stopped by Ctrl-C",
 }
@@ -36,6 +36,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "explain": explain.explain,
     "evaluate": evaluate.evaluate,
     "batch": batch.batch,
+    "recheck": recheck.recheck,
     "reproduce": reproduce.reproduce,
     "bench": bench.bench,
     "serve": serve.serve,

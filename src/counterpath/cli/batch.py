@@ -35,6 +35,13 @@ def batch(
         str,
         typer.Option("--id", help="Columns to copy to the results, separated by commas, for instance an identifier."),
     ] = "",
+    constraints: Annotated[
+        str,
+        typer.Option(
+            "--constraints",
+            help="Columns with constraints of each row's own, separated by commas: age.lock, income.low …",
+        ),
+    ] = "",
     model: options.UserModel = None,
     engine: Annotated[str, typer.Option(metavar="|".join(ENGINES), help="What does the work.")] = "local",
     address: Annotated[
@@ -76,6 +83,7 @@ def batch(
         (given.recorded or given.request(explainer).to_json()) | {"paths": paths},
         user_model=model,
         ids=options.names(ids),
+        constraints=options.names(constraints),
         shard_rows=shard_rows,
         device=device_kind,
         restart=restart,

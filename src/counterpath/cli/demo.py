@@ -110,5 +110,5 @@ def fitted(data: "Dataset", device: str) -> "Explainer":
             return explainer
     say(f"fitting a model to {len(data.train):,} people, once; it is kept in {folder}")
     explainer = Explainer(**PARAMETERS, device=device)
-    fit_resumably(explainer, data.train, data.target, schema=data.schema, folder=folder)
+    fit_resumably(explainer, [data.train], data.target, schema=data.schema, folder=folder)
     return explainer

@@ -40,10 +40,17 @@ def fit(
         int | None, typer.Option(help="Width of the latent space; by default it follows the table.")
     ] = None,
     hidden: Annotated[str, typer.Option(help="Widths of the generative model's hidden layers.")] = "512,256",
+    task: Annotated[
+        str,
+        typer.Option(metavar="auto|classification|regression", help="Whether the model predicts classes or numbers."),
+    ] = "auto",
     epochs: Annotated[int | None, typer.Option(help="Passes over the table; by default it follows the table.")] = None,
     seed: Annotated[int, typer.Option(help="Of all randomness.")] = 0,
     device: options.Device = "auto",
     model: options.UserModel = None,
+    family: Annotated[
+        bool, typer.Option("--family", help="Also train the models that explain --robust asks; else when first asked.")
+    ] = False,
     out: Annotated[Path, typer.Option(help="The model directory to write.")] = Path("model"),
     force: Annotated[bool, typer.Option("--force", help="Replace the model that is there.")] = False,
 ) -> None:
@@ -76,6 +83,7 @@ def fit(
         class_weight=class_weight,
         threshold=options.threshold(threshold),
         missing=missing,
+        task=task,
         seed=seed,
         device=device,
     )
@@ -83,41 +91,53 @@ def fit(
     table = options.table(data, drop, most=MOST_ROWS, seed=seed)
     if len(table) >= MOST_ROWS:
         say(f"a table of {MOST_ROWS:,} rows or more: the models are fitted to so many of them, drawn at random")
-    known = infer_schema(table, target, changes, immutable, schema)
-    fit_resumably(explainer, table, target, schema=known, model=user_model, folder=out.resolve())
-    _show_summary(explainer, table, out)
+    known, count, tables = infer_schema(table, target, changes, immutable, schema), len(table), [table]
+    del table
+    if family and user_model is not None:
+        raise InputError(
+            "--family trains models like our own classifier, and --model is one of yours: say in Python how that is "
+            "trained, explainer.fit_family(retrain=…)"
+        )
+    more = {"family": True} if family else {}
+    fit_resumably(explainer, tables, target, schema=known, model=user_model, folder=out.resolve(), **more)
+    _show_summary(explainer, count, out)
 
 
 def fit_resumably(
     explainer: "Explainer",
-    table: "pd.DataFrame",
+    tables: list["pd.DataFrame"],
     target: str | None,
     *,
     schema: "Schema",
     model: Any = None,
     folder: Path,
+    family: bool = False,
 ) -> None:
     """Fit and save; checkpoints are kept beside the model directory until it is written.
 
     Args:
         explainer: What to fit.
-        table: Training rows.
+        tables: The training rows, alone in a list from which they are taken, so that nobody holds them in training.
         target: The column of the label.
         schema: What the columns are.
         model: The user's model, if it is one.
         folder: The model directory.
+        family: Whether to train the models that may follow, too.
     """
     training = folder.with_name(f".{folder.name}-training")
-    if any(not path.name.startswith(".") for path in _checkpoints(training)):
-        say("a fit that was cut off left checkpoints: going on from there")
+    left = any(not path.name.startswith(".") for path in _checkpoints(training))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CounterpathWarning)  # the summary has all findings
-        try:
-            explainer.fit(table, target, schema=schema, model=model, checkpoint=training)
-        except CheckpointError:
-            say("they belong to another fit, or are damaged: starting over")
-            _clear(training)
-            explainer.fit(table, target, schema=schema, model=model, checkpoint=training)
+        if left:
+            say("a fit that was cut off left checkpoints: going on from there")
+            try:
+                explainer.fit(tables[0], target, schema=schema, model=model, checkpoint=training, family=family)
+            except CheckpointError:
+                say("they belong to another fit, or are damaged: starting over")
+                _clear(training)
+                left = False
+        if not left:
+            explainer.fit(tables.pop(), target, schema=schema, model=model, checkpoint=training, family=family)
     explainer.save(folder)
     _clear(training)
 
@@ -135,10 +155,13 @@ def _clear(training: Path) -> None:
         training.rmdir()
 
 
-def _show_summary(explainer: "Explainer", table: "pd.DataFrame", out: Path) -> None:
+def _show_summary(explainer: "Explainer", count: int, out: Path) -> None:
     diagnostics, immutable = explainer.diagnostics(), explainer.schema_.immutable
-    show(f"{len(table):,} rows, {len(explainer.schema_)} features, immutable: {', '.join(immutable) or 'none'}")
-    show(f"model: {explainer.models_.explained.name}, classes: {', '.join(map(str, explainer.classes_))}")
+    show(f"{count:,} rows, {len(explainer.schema_)} features, immutable: {', '.join(immutable) or 'none'}")
+    classes = (
+        f", classes: {', '.join(map(str, explainer.classes_))}" if explainer.classes_ else ", which predicts numbers"
+    )
+    show(f"model: {explainer.models_.explained.name}{classes}")
     show(f"the models that explanations rest on are {diagnostics.verdict} here")
     for finding in diagnostics.findings:
         show(f"  {finding.level}: {finding.text} Try {finding.advice}")

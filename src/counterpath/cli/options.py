@@ -178,7 +178,16 @@ class RequestOptions:
     """The options that make up a request; when they are given, all is checked that needs no model."""
 
     target_class: TargetClass = None
-    confidence: Annotated[float | None, typer.Option(help=CONFIDENCE, show_default=OWN_DECISION)] = None
+    confidence: Annotated[
+        str | None,
+        typer.Option(metavar="NUMBER|LOW:HIGH", help=f"{CONFIDENCE} Or where it must lie.", show_default=OWN_DECISION),
+    ] = None
+    target_range: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LOW:HIGH", help="Of a regressor, where what it predicts must lie: 40:60, or 40: for at least 40."
+        ),
+    ] = None
     method: Annotated[str | None, typer.Option(help="How to search; by default the method of fit.")] = None
     time_limit: Annotated[float | None, typer.Option(help="How many seconds to search at most.")] = None
     lock: Annotated[list[str] | None, typer.Option(metavar="A,B", help="Features that must not change.")] = None
@@ -213,11 +222,51 @@ class RequestOptions:
             help="How hard a feature is to change; others have 1. May be repeated.",
         ),
     ] = None
+    rules: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rule",
+            metavar="RULE",
+            help="What every row of every path keeps to: 'rent + savings <= income', 'education up => age up by 2 per "
+            "level'. May be repeated.",
+        ),
+    ] = None
+    causes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--cause",
+            metavar="CAUSE->EFFECT",
+            help="Which feature follows from which: 'education -> income', or 'income = 2 * hours'. May be repeated.",
+        ),
+    ] = None
     plans: Annotated[
         int | None,
         typer.Option(
             "--plans", "-k", help="How many different counterfactuals to find for every row.", show_default="1"
         ),
+    ] = None
+    plausibility: Annotated[
+        float | None,
+        typer.Option(
+            help="How far from the data a counterfactual may be: as far as this share of real rows.",
+            show_default="0.95",
+        ),
+    ] = None
+    closeness: Annotated[
+        str | None,
+        typer.Option(
+            metavar="l1|l2|l0",
+            help="What is made as small as can be: the sum of changes, of their squares, or their number.",
+            show_default="l1",
+        ),
+    ] = None
+    robust: Annotated[
+        float | None,
+        typer.Option(help="Which share of the models that may follow must give the wanted outcome, too."),
+    ] = None
+    noise: Annotated[
+        float | None,
+        typer.Option(help="For which share of small deviations in what changes an answer must stay valid."),
     ] = None
     paths: Annotated[
         str | None,
@@ -262,8 +311,15 @@ class RequestOptions:
         """The request without all that depends on the model's schema and classes."""
         from counterpath.explainer.request import Request
 
-        names = ("confidence", "method", "time_limit", "paths", "plans")
-        return Request(**{name: value for name in names if (value := getattr(self, name)) is not None})
+        names = ("method", "time_limit", "paths", "plans", "plausibility", "closeness", "robust", "noise")
+        given = {name: value for name in names if (value := getattr(self, name)) is not None}
+        if self.confidence is not None:
+            pair = ":" in self.confidence
+            text = f"--confidence {self.confidence!r}"
+            given["confidence"] = _pair(self.confidence, text) if pair else _number(self.confidence, text)
+        if self.target_range is not None:
+            given["target_range"] = _pair(self.target_range, f"--target-range {self.target_range!r}")
+        return Request(**given)
 
     @cached_property
     def recorded(self) -> dict[str, Any] | None:
@@ -291,6 +347,8 @@ class RequestOptions:
             "unlock": unlock,
             "directions": dict.fromkeys(up, UP) | dict.fromkeys(down, DOWN),
             "max_changes": self.max_changes,
+            "rules": self.rules or [],
+            "causes": self.causes or [],
             **{name: _by_feature(each, getattr(self, name), schema) for name, each in _BY_FEATURE.items()},
         }
 
@@ -367,6 +425,15 @@ _BY_FEATURE: "dict[str, tuple[str, str, Callable[[Feature, str, str], Any]]]" = 
     "feature_costs": ("--feature-cost", _FEATURE_COST, _feature_cost),
 }
 """The options FEATURE=VALUE by constraint: what each is called, its form in words, and what parses it."""
+
+
+def _pair(text: str, given: str) -> "tuple[Number | None, Number | None]":
+    """The ends of LOW:HIGH, either of which may be left out."""
+    low, colon, high = (part.strip() for part in text.partition(":"))
+    if not colon:
+        raise InputError(f"{given} is not LOW:HIGH, for instance 40:60 or 40: for at least 40")
+    ends = [_number(end, given) if end else None for end in (low, high)]
+    return ends[0], ends[1]
 
 
 def _number(text: str, given: str) -> "Number":

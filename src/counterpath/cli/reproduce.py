@@ -7,9 +7,9 @@ import typer
 
 from counterpath.cli import options
 from counterpath.cli.output import format_value, show, show_table
-from counterpath.utils.errors import choose
+from counterpath.utils.errors import InputError, choose
 
-EXPERIMENTS = ("surface", "adult", "gmc")
+EXPERIMENTS = ("surface", "adult", "gmc", "digits")
 
 
 def reproduce(
@@ -18,17 +18,27 @@ def reproduce(
     seeds: Annotated[str, typer.Option(help="Seeds, separated by commas.")] = "0",
     device: options.Device = "auto",
     damping: Annotated[float | None, typer.Option(help="Added to the diagonal of every metric.")] = None,
+    as_printed: Annotated[
+        bool, typer.Option("--as-printed", help="Adult and GMC: the settings of the paper's appendix to the letter.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="Folder for results.json, tables and figures.")] = None,
 ) -> None:
-    """Run an experiment of the paper. A run that was cut off goes on where it was."""
-    from counterpath.experiments import surface, tabular
+    """Run an experiment of the paper, or digits. A run that was cut off goes on where it was."""
+    from counterpath.experiments import digits, surface, tabular
 
     choose("experiment", experiment, dict.fromkeys(EXPERIMENTS))
     folder = out or Path("out") / f"{experiment}-{preset}"
     settings: dict[str, Any] = {"preset": preset, "seeds": options.numbers("seeds", seeds), "device": device}
     settings |= {"out": folder} | ({} if damping is None else {"damping": damping})
+    if as_printed and experiment not in tabular.EXPERIMENTS:
+        raise InputError(f"--as-printed is for {' and '.join(tabular.EXPERIMENTS)}: the appendix has no others")
+    settings |= {"as_printed": True} if as_printed else {}
+    if damping is not None and experiment == "digits":
+        raise InputError("--damping is for surface, adult and gmc: the digits are explained as a user's table is")
     if experiment == "surface":
         _show_surface(surface.reproduce(**settings))
+    elif experiment == "digits":
+        _show_digits(digits.reproduce(**settings))
     else:
         _show_tabular(tabular.reproduce(experiment, **settings))
     for path in sorted([*folder.glob("*.*"), *(folder / "figures").glob("*.png")]):
@@ -67,3 +77,12 @@ def _show_tabular(results: dict[str, Any]) -> None:
     columns = ["steps", "fidelity", "method", "LD²", "L1", "L2²", "confidence", "flip ratio"]
     show_table(f"{tables.TITLES[results['dataset']]}. {title}", content[columns].to_dict("records"))
     show(tables.caption(results))
+
+
+def _show_digits(results: dict[str, Any]) -> None:
+    from counterpath.experiments import digits
+
+    rows = digits.frame(results).to_dict("records")
+    shown = [{str(title): format_value(value) for title, value in row.items()} for row in rows]
+    show_table("Digits: from one to another, in 64 pixels", shown)
+    show(digits.caption(results))

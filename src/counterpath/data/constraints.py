@@ -16,7 +16,12 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from counterpath.data.causes import Causes, parse_causes
 from counterpath.data.encoding import EMPTY, GRID, Encoder, MixedAxes, OneHotAxes
+from counterpath.data.rule_checks import check_consistent
+from counterpath.data.rule_language import parse_rules
+from counterpath.data.rules import Derived
+from counterpath.data.ruleset import RuleSet
 from counterpath.data.schema import KINDS, Feature, Number, Schema
 from counterpath.data.tables import to_numbers
 from counterpath.data.times import DATE, as_days, day_text
@@ -166,6 +171,20 @@ def parse_feature_costs(schema: Schema, value: Any) -> dict[str, Number]:
     return costs
 
 
+def parse_request_rules(schema: Schema, value: Any) -> tuple[str, ...]:
+    """The rules of a request, as text, which must not contradict those of the schema either."""
+    rules = parse_rules(schema, value)
+    if rules:
+        check_consistent(schema, (*parse_rules(schema, schema.rules), *rules))
+    return tuple(map(str, rules))
+
+
+def parse_request_causes(schema: Schema, value: Any) -> tuple[str, ...]:
+    """The causes of a request, as texts."""
+    causes = parse_causes(schema, value)
+    return () if causes is None else causes.texts
+
+
 def _parse_cost(feature: Feature, value: Any) -> Number:
     cost = _finite_number(value)
     if cost is None or cost <= 0:
@@ -223,7 +242,7 @@ class Bounds:
     lower: Float[Tensor, "n D"]
     upper: Float[Tensor, "n D"]
     locked: Bool[Tensor, "n D"]
-    hopeless: Mapping[int, str] = field(default_factory=dict)
+    hopeless: dict[int, str] = field(default_factory=dict)
 
     def at(self, rows: Tensor) -> "Bounds":
         """The bounds of some rows, a mask or their indices, none of which is hopeless."""
@@ -323,6 +342,8 @@ class Constraints:
         stay_within: The same for every row of the path: who is outside at the start cannot be explained.
         max_changes: How many features may change; None for as many as it takes.
         feature_costs: By feature how hard it is to change, compared to 1 for those that are not named.
+        rules: What every row of every path keeps to, beside the rules of the schema; see `counterpath.data.rules`.
+        causes: Which features follow from which, instead of the causes of the schema; see `counterpath.data.causes`.
 
     Example:
         >>> schema = Schema((Feature("age", "integer"), Feature("job", "categorical", categories=("Sales", "Tech"))))
@@ -362,6 +383,18 @@ class Constraints:
         _range_bounds,
         True,
     )
+    rules: tuple[str, ...] = _kind(
+        (),
+        "relations between features that hold in every row of every path",
+        ["rent + savings <= income", 'education == "Doctorate" => age >= 27'],
+        parse_request_rules,
+    )
+    causes: tuple[str, ...] = _kind(
+        (),
+        "which features follow from which, so that a change of one brings a change of the other",
+        ["education -> income", "savings = 0.1 * income"],
+        parse_request_causes,
+    )
 
     @classmethod
     def of(cls, schema: Schema, **given: Any) -> "Constraints":
@@ -377,7 +410,17 @@ class Constraints:
             choose("kind of constraint", name, CONSTRAINTS)
         given = vars(cls()) | given
         parsed = cls(**{name: kind.parse(schema, given[name]) for name, kind in CONSTRAINTS.items()})
-        locked = parsed.not_actionable(schema)
+        for rule in parse_rules(schema, (*schema.rules, *parsed.rules)):
+            graph = parsed.graph(schema)
+            if isinstance(rule, Derived) and graph is not None and rule.feature in graph.parents:
+                raise InputError(
+                    f"feature {rule.feature!r} is an effect in causes, and derived by the rule {str(rule)!r}; leave one"
+                )
+            if isinstance(rule, Derived) and rule.feature in parsed.lock:
+                raise InputError(
+                    f"lock has {rule.feature!r}, which follows from others by the rule {str(rule)!r}; lock these"
+                )
+        locked = tuple(name for name in parsed.not_actionable(schema) if name not in parsed.always_follow(schema))
         if {*schema.immutable, *parsed.lock, *locked} >= {*schema.names}:
             raise InputError(
                 f"nothing is left that could change: all else is locked or immutable, and people cannot change "
@@ -388,6 +431,22 @@ class Constraints:
     def not_actionable(self, schema: Schema) -> tuple[str, ...]:
         """The features that are locked because people cannot change them, and the request does not unlock them."""
         return tuple(name for name in schema.not_actionable if name not in self.unlock)
+
+    def ruleset(self, encoder: Encoder) -> RuleSet | None:
+        """The rules of the schema and of this request; None if there are none."""
+        texts = (*encoder.schema.rules, *self.rules)
+        return RuleSet.of(encoder, parse_rules(encoder.schema, texts)) if texts else None
+
+    def graph(self, schema: Schema) -> Causes | None:
+        """The causes of this request, or else of the schema; None if there are none."""
+        return parse_causes(schema, self.causes or schema.causes)
+
+    def always_follow(self, schema: Schema) -> frozenset[str]:
+        """The effects that people cannot change themselves, and that nothing keeps as they are."""
+        graph = self.graph(schema)
+        locked = {*schema.immutable, *self.lock}
+        effects = () if graph is None else graph.parents
+        return frozenset(name for name in effects if name in self.not_actionable(schema) and name not in locked)
 
     @property
     def bounded(self) -> bool:
@@ -421,8 +480,11 @@ class Constraints:
                     why = f"outside of where it must stay, {describe_range(encoder.schema[feature], value)}"
                     _note(hopeless, beyond, frame[feature], why)
         locked = torch.zeros_like(x, dtype=torch.bool)
+        rules = self.ruleset(encoder)
+        derived = set() if rules is None else {rule.feature for rule in rules.derived}
+        derived |= self.always_follow(encoder.schema)
         names = (*encoder.schema.immutable, *self.lock, *self.not_actionable(encoder.schema))
-        locked[:, encoder.columns(*names)] = True
+        locked[:, encoder.columns(*(name for name in names if name not in derived))] = True
         if self.ranges:
             self._note_closed(hopeless, encoder, frame, x, Bounds(lower, upper, locked))
         return Bounds(lower, upper, locked, hopeless)

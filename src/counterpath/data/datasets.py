@@ -12,7 +12,7 @@ import os
 import urllib.request
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.client import HTTPException
 from io import BytesIO
 from pathlib import Path
@@ -247,7 +247,7 @@ def load(name: str, path: str | Path | None = None) -> Dataset:
         if file is None:
             kinds = " or ".join(f"{card.file_name}{suffix}" for suffix in _SUFFIXES[:2])
             raise InputError(f"path is {path}; expected the file {kinds}, or a folder that holds one")
-    schema = Schema.from_json(card.schema)
+    schema = replace(Schema.from_json(card.schema), target_unit=card.target_unit)
     train, test = split(read(card, file), schema)
     return Dataset(name, train, test, card.target, schema, card)
 

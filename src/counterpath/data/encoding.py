@@ -819,40 +819,15 @@ class Encoder:
     @classmethod
     def fit(cls, frame: pd.DataFrame, schema: Schema) -> "Encoder":
         """Learn ranges, categories and dtypes from `frame`: give it the training rows, and none that are held out."""
-        numbers = _numbers(frame, schema)
+        check_columns(frame, schema)
         if len(frame) == 0:
             raise InputError("an encoder needs rows to learn from, and the table has none")
-        _refuse_unknown(frame, schema, numbers, [range(_count(feature)) for feature in schema])
-        pairs = list(zip(schema, numbers.T, strict=True))
-        measured = [_measured(feature, column) for feature, column in pairs]
-        low, high = [float(column.min()) for column in measured], [float(column.max()) for column in measured]
-        for feature, lowest, highest in zip(schema, low, high, strict=True):
-            column, (lower, upper) = f"column {feature.name!r}", _bounds(feature, lowest, highest)
-            if not math.isfinite(highest - lowest):
-                raise InputError(f"{column} goes from {lowest:g} to {highest:g}, too far to be scaled to [0, 1]")
-            if lower > upper:
-                raise InputError(
-                    f"{column} has no legal value from {lower:g} to {upper:g}: a bound of the schema excludes the "
-                    "training rows; give the feature both bounds, or neither"
-                )
-            for code in feature.codes:
-                if lowest < code < highest:
-                    raise InputError(
-                        f"{column} has the code {code:g}, and values on both sides of it, from {lowest:g} to "
-                        f"{highest:g}: a code is no measurement; correct the codes, or bound the feature"
-                    )
-        seen = tuple(
-            tuple(int(index) for index in np.unique(np.nan_to_num(column, nan=len(feature.categories))))
-            if feature.categories
-            else ()
-            for feature, column in pairs
-        )
+        # A column at a time: as numbers, a table takes twice the memory that it takes encoded.
+        learned = [_learn(frame[feature.name], feature) for feature in schema]
         there = [name for name in frame.columns if name not in schema.ignored]
         dtypes = {name: described_dtype(frame[name], schema[name]) for name in there}
-        values = tuple(_legal_values(feature, column) for feature, column in zip(schema, measured, strict=True))
-        states = tuple(_states(feature, column) for feature, column in pairs)
-        fill = tuple(float(np.quantile(column, 0.5, method="lower")) for column in measured)
-        return cls(schema, dtypes, tuple(low), tuple(high), seen, values, states, fill)
+        low, high, seen, values, states, fill = zip(*learned, strict=True)
+        return cls(schema, dtypes, low, high, seen, values, states, fill)
 
     @cached_property
     def axes(self) -> tuple[Axis, ...]:
@@ -863,6 +838,11 @@ class Encoder:
     def width(self) -> int:
         """The number of columns of an encoded row."""
         return sum(axis.width for axis in self.axes)
+
+    @cached_property
+    def position(self) -> dict[str, int]:
+        """By name which feature it is, from 0: for what asks thousands of times."""
+        return {name: index for index, name in enumerate(self.schema.names)}
 
     @cached_property
     def layout(self) -> tuple[slice, ...]:
@@ -904,7 +884,9 @@ class Encoder:
     def known(self, frame: pd.DataFrame) -> "pd.Series[bool]":
         """Which rows have only categories that were seen in training, and some value: those that `encode` takes."""
         numbers = _numbers(frame, self.schema)
-        unknown = _unknown(self.schema, numbers, self.seen).any(axis=1) | _nothing(numbers)
+        unknown = _nothing(numbers)
+        for feature, column, seen in zip(self.schema, numbers.T, self.seen, strict=True):
+            unknown |= _unknown(feature, column, seen)
         return pd.Series(~unknown, index=frame.index)
 
     def unknown(self, frame: pd.DataFrame) -> tuple[NDArray[np.bool_], list[str]]:
@@ -926,7 +908,8 @@ class Encoder:
                 a category that was never seen in training. The column and the first bad row are named.
         """
         numbers = _numbers(frame, self.schema)
-        _refuse_unknown(frame, self.schema, numbers, self.seen)
+        for feature, column, seen in zip(self.schema, numbers.T, self.seen, strict=True):
+            _refuse_unknown(frame[feature.name], feature, column, seen)
         refuse(frame[self.schema.names[0]], _nothing(numbers), "and everything else is missing")
         for name, column in zip(self.schema.names, numbers.T, strict=True):
             self.refuse_impossible(frame[name], column)
@@ -1114,6 +1097,38 @@ def _count(feature: Feature, gap: int = 1) -> int:
     return len(feature.categories) + (gap if feature.missing else 0)
 
 
+def _learn(
+    column: pd.Series, feature: Feature
+) -> tuple[float, float, tuple[int, ...], tuple[float, ...], tuple[int, ...], float]:
+    """What `Encoder` has of a feature from `low` to `fill`."""
+    numbers = to_numbers(column, feature)
+    _refuse_unknown(column, feature, numbers, range(_count(feature)))
+    measured = _measured(feature, numbers)
+    low, high = float(measured.min()), float(measured.max())
+    _check_range(feature, low, high)
+    present = np.unique(np.nan_to_num(numbers, nan=len(feature.categories))) if feature.categories else ()
+    fill = float(np.quantile(measured, 0.5, method="lower"))
+    return low, high, tuple(map(int, present)), _legal_values(feature, measured), _states(feature, numbers), fill
+
+
+def _check_range(feature: Feature, low: float, high: float) -> None:
+    """Raise an error if numbers that go from `low` to `high` contradict the schema, or cannot be scaled."""
+    column, (lower, upper) = f"column {feature.name!r}", _bounds(feature, low, high)
+    if not math.isfinite(high - low):
+        raise InputError(f"{column} goes from {low:g} to {high:g}, too far to be scaled to [0, 1]")
+    if lower > upper:
+        raise InputError(
+            f"{column} has no legal value from {lower:g} to {upper:g}: a bound of the schema excludes the "
+            "training rows; give the feature both bounds, or neither"
+        )
+    for code in feature.codes:
+        if low < code < high:
+            raise InputError(
+                f"{column} has the code {code:g}, and values on both sides of it, from {low:g} to "
+                f"{high:g}: a code is no measurement; correct the codes, or bound the feature"
+            )
+
+
 def _measured(feature: Feature, column: NDArray[np.float64]) -> NDArray[np.float64]:
     """The numbers of a column that are neither codes nor gaps."""
     measured = column[~np.isnan(column) & ~np.isin(column, list(feature.codes))]
@@ -1169,20 +1184,13 @@ def _nothing(numbers: NDArray[np.float64]) -> NDArray[np.bool_]:
     return np.asarray(np.isnan(numbers).all(axis=1))
 
 
-def _unknown(schema: Schema, numbers: NDArray[np.float64], seen: Sequence[Sequence[int]]) -> NDArray[np.bool_]:
-    """Where a feature with categories has none of those that were seen."""
-    unknown = np.zeros(numbers.shape, dtype=bool)
-    for column, (feature, indices) in enumerate(zip(schema, seen, strict=True)):
-        if feature.categories:
-            present = np.nan_to_num(numbers[:, column], nan=len(feature.categories))
-            unknown[:, column] = ~np.isin(present, list(indices))
-    return unknown
+def _unknown(feature: Feature, numbers: NDArray[np.float64], seen: Sequence[int]) -> NDArray[np.bool_]:
+    """Where a column with categories has none of those that were seen."""
+    if not feature.categories:
+        return np.zeros(len(numbers), dtype=bool)
+    return ~np.isin(np.nan_to_num(numbers, nan=len(feature.categories)), list(seen))
 
 
-def _refuse_unknown(
-    frame: pd.DataFrame, schema: Schema, numbers: NDArray[np.float64], seen: Sequence[Sequence[int]]
-) -> None:
-    unknown = _unknown(schema, numbers, seen)
-    for feature, bad, indices in zip(schema, unknown.T, seen, strict=True):
-        known = ", ".join(repr(feature.categories[index]) for index in indices if index < len(feature.categories))
-        refuse(frame[feature.name], bad, f"is not a known category; known are: {known}")
+def _refuse_unknown(column: pd.Series, feature: Feature, numbers: NDArray[np.float64], seen: Sequence[int]) -> None:
+    known = ", ".join(repr(feature.categories[index]) for index in seen if index < len(feature.categories))
+    refuse(column, _unknown(feature, numbers, seen), f"is not a known category; known are: {known}")

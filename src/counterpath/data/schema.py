@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from types import NoneType
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -19,6 +19,9 @@ from torch import Tensor
 from counterpath.data.times import DATE, DURATION, as_days, day_text
 from counterpath.utils.errors import InputError, choose
 from counterpath.utils.files import write_json
+
+if TYPE_CHECKING:
+    from counterpath.data.rule_checks import Suggestion
 
 Number: TypeAlias = int | float
 
@@ -307,6 +310,11 @@ class Schema:
             the ends [low, high] of an interval of numbers: {"sex": "Female", "relationship": "Husband"}.
         ignored: Columns that are no features, and why: identifiers, say. A table may have them; they are left out, and
             new rows need not have them. Names alone will do.
+        causes: Which features follow from which, as `counterpath.data.causes` has it: "education -> income". They are
+            kept as texts; pairs, or a graph of networkx, will do.
+        target_unit: What the numbers count that a regressor predicts, for instance "MPa".
+        rules: What every row of every path keeps to, as `counterpath.data.rules` has it: "rent <= income". They are
+            kept as text; objects will do.
 
     Example:
         >>> schema = Schema((Feature("age", "continuous"), Feature("sex", "binary", categories=("Female", "Male"))))
@@ -318,6 +326,9 @@ class Schema:
     class_labels: Mapping[str, str] = field(default_factory=dict)
     forbidden: tuple[Mapping[str, Any], ...] = ()
     ignored: Mapping[str, str] | Sequence[str] = field(default_factory=dict)
+    rules: Sequence[Any] = ()
+    causes: Any = ()
+    target_unit: str = ""
 
     @classmethod
     def infer(
@@ -348,6 +359,33 @@ class Schema:
                 raise InputError(f"forbidden has {combination!r}; expected at least two features, or set a bound")
             for name in combination:
                 self[name]
+        object.__setattr__(self, "rules", self._parse_rules())
+        object.__setattr__(self, "causes", self._parse_causes())
+
+    def _parse_rules(self) -> tuple[str, ...]:
+        if not self.rules:
+            return ()
+        from counterpath.data.rule_checks import check_consistent  # they need this module
+        from counterpath.data.rule_language import parse_rules
+
+        rules = parse_rules(self, self.rules)
+        check_consistent(self, rules)
+        return tuple(map(str, rules))
+
+    def _parse_causes(self) -> tuple[str, ...]:
+        if isinstance(self.causes, tuple) and not self.causes:
+            return ()
+        from counterpath.data.causes import parse_causes
+
+        causes = parse_causes(self, self.causes)
+        return () if causes is None else causes.texts
+
+    def suggest_rules(self, table: Any) -> "tuple[Suggestion, ...]":
+        """Rules that nearly all rows of a table keep to, for a person to accept; see `rule_checks.suggest_rules`."""
+        from counterpath.data.rule_checks import suggest_rules
+        from counterpath.data.tables import to_pandas
+
+        return suggest_rules(self, to_pandas(table))
 
     def _parse_ignored(self) -> dict[str, str]:
         if isinstance(self.ignored, str):
@@ -415,6 +453,9 @@ class Schema:
             "class_labels": dict(self.class_labels),
             "forbidden": [dict(combination) for combination in self.forbidden],
             "ignored": self._parse_ignored(),
+            "rules": list(self.rules),
+            "causes": list(self.causes),
+            "target_unit": self.target_unit,
         }
 
     @classmethod
@@ -423,7 +464,14 @@ class Schema:
         if not isinstance(value, Mapping) or not isinstance(value.get("features"), list):
             raise InputError('a schema in JSON looks like {"features": [{"name": "age", "kind": "integer"}, …]}')
         labels, forbidden = value.get("class_labels", {}), value.get("forbidden", [])
-        ignored = value.get("ignored", {})
+        ignored, rules, unit = value.get("ignored", {}), value.get("rules", []), value.get("target_unit", "")
+        if not isinstance(unit, str):
+            raise InputError(f"in a schema in JSON, target_unit is a text such as 'MPa'; given was {unit!r}")
+        causes = value.get("causes", [])
+        if not isinstance(rules, list) or not isinstance(causes, list):
+            raise InputError(
+                f'in a schema in JSON, rules and causes are lists like ["rent <= income"]; given were {rules!r}'
+            )
         if (
             not isinstance(labels, Mapping)
             or not isinstance(forbidden, list)
@@ -433,7 +481,8 @@ class Schema:
                 'in a schema in JSON, class_labels are like {"1": "granted"}, forbidden is a list, and ignored has '
                 "names of columns"
             )
-        return cls(tuple(_feature_from_json(item) for item in value["features"]), labels, tuple(forbidden), ignored)
+        features = tuple(_feature_from_json(item) for item in value["features"])
+        return cls(features, labels, tuple(forbidden), ignored, tuple(rules), tuple(causes), unit)
 
     def save(self, path: str | Path) -> Path:
         """Write the schema as JSON, for people to read and change."""

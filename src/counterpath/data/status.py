@@ -15,6 +15,8 @@ class StatusCode(StrEnum):
 
     FOUND = "found"
     CROSSES_GAP = "crosses_gap"
+    IMPLAUSIBLE = "implausible"
+    FRAGILE = "fragile"
     ALREADY = "already"
     NOT_FOUND = "not_found"
     OUT_OF_TIME = "out_of_time"
@@ -29,18 +31,18 @@ class StatusCode(StrEnum):
 
     @property
     def found(self) -> bool:
-        """Whether there is a counterfactual, be it only across a gap in the data."""
-        return self in (StatusCode.FOUND, StatusCode.CROSSES_GAP)
+        """Whether there is a counterfactual, be it only across a gap in the data or far from them."""
+        return self in (StatusCode.FOUND, StatusCode.CROSSES_GAP, StatusCode.IMPLAUSIBLE)
 
     @property
     def valid(self) -> bool:
         """Whether the model decides as asked on the row as returned."""
-        return self.found or self is StatusCode.ALREADY
+        return self.found or self in (StatusCode.ALREADY, StatusCode.FRAGILE)
 
     @property
     def searched(self) -> bool:
         """Whether it counts as looked for: not a row that needs nothing, nor a further plan that does not exist."""
-        return self.found or self in (StatusCode.NOT_FOUND, StatusCode.OUT_OF_TIME)
+        return self.found or self in (StatusCode.FRAGILE, StatusCode.NOT_FOUND, StatusCode.OUT_OF_TIME)
 
 
 FOUND = tuple(code for code in StatusCode if code.found)
@@ -50,6 +52,10 @@ _TEXTS = {
     StatusCode.FOUND: "The model decides as asked on the row as returned.",
     StatusCode.CROSSES_GAP: "The model decides as asked on the row as returned, but the path to it crosses a gap in "
     "the data, where there is nobody; try fewer constraints or a lower confidence to find one that is nearer.",
+    StatusCode.IMPLAUSIBLE: "The model decides as asked on the row as returned, but the row is farther from the data "
+    "than nearly all real rows are; try fewer constraints or a lower confidence to find one that is nearer.",
+    StatusCode.FRAGILE: "The model accepts the row that is returned, but fewer of the models that may follow do than "
+    "was asked for, and nothing that lasts was found; try a smaller share, or fewer constraints.",
     StatusCode.ALREADY: "The model already decides as asked, so the row is returned unchanged; "
     "ask for another class or a higher confidence to see a change.",
     StatusCode.NOT_FOUND: "All steps were taken and the best point reached is returned; "
@@ -90,8 +96,8 @@ class BindingConstraint:
     """A constraint that stands in the way of a counterfactual.
 
     Attributes:
-        kind: "immutable", "lock", "not_actionable", "up", "down", "range" or "max_changes".
-        feature: The feature; for "max_changes" how many features may change.
+        kind: "immutable", "lock", "not_actionable", "up", "down", "range", "rule" or "max_changes".
+        feature: The feature; for "rule" the rule, for "max_changes" how many features may change.
         reach: The highest probability of the target with a value that the constraint forbids, all else as it is.
     """
 
@@ -124,6 +130,11 @@ class Status:
         unseen_pairs: Pairs of features whose values no training row has together, where nothing else was found.
         imputed: The columns that were missing and filled in.
         detail: What is particular to this row: for instance the category that is not known.
+        broken: The rules that the row breaks as it is; its path ends where it does not.
+        follows: The features that change because others do: derived ones, and effects of what the person does.
+        share: Which share of the family's models gives the row that is returned the wanted outcome; None where nobody
+            looked.
+        retrained: How many of the models that were held out from the family do so, and how many there are.
     """
 
     code: StatusCode
@@ -133,3 +144,7 @@ class Status:
     unseen_pairs: tuple[tuple[str, str], ...] = ()
     imputed: tuple[str, ...] = ()
     detail: str = ""
+    broken: tuple[str, ...] = ()
+    follows: tuple[str, ...] = ()
+    share: float | None = None
+    retrained: tuple[int, int] | None = None

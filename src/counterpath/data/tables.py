@@ -72,12 +72,8 @@ def read_table(path: str | Path, *, most: int | None = None, seed: int = 0) -> p
     suffix = "".join(file.suffixes[-2:]) if file.suffix.lower() == ".gz" else file.suffix
     choose(f"kind of table (the end of {file.name!r})", suffix.lower(), READERS)
     try:
-        if (
-            most is not None
-            and suffix.lower() == ".parquet"
-            and (drawn := _drawn_parquet(file, most, seed)) is not None
-        ):
-            return drawn
+        if suffix.lower() == ".parquet" and (table := _read_parquet(file, most, seed)) is not None:
+            return table
         content = file.read_bytes()
     except OSError as error:
         raise InputError(f"the table {file} cannot be read: {error.strerror}") from error
@@ -106,24 +102,31 @@ def parse_table(content: bytes, suffix: str, name: str) -> pd.DataFrame:
         raise InputError(f"{name} cannot be read as a table, it is damaged or of another kind: {error}") from error
 
 
-def _drawn_parquet(file: Path, most: int, seed: int) -> pd.DataFrame | None:
-    """So many rows of a file, drawn at random and read piece by piece; None if it has no more, or is damaged."""
+def _read_parquet(file: Path, most: int | None, seed: int) -> pd.DataFrame | None:
+    """The rows of a file, or `most` of them, drawn at random and read piece by piece; None if it is damaged.
+
+    Every column is given up as soon as it is converted, and read by one thread: each of several keeps memory of its
+    own, and together they took three times the table's.
+    """
     import pyarrow.parquet as pq
 
     try:
-        source = pq.ParquetFile(file, pre_buffer=False)
+        source = pq.ParquetFile(file, pre_buffer=False, memory_map=True)
         count = source.metadata.num_rows
-        if count <= most:
-            return None
-        drawn, first, kept = draw_rows(count, most, seed), 0, []
-        for batch in source.iter_batches(batch_size=_PIECE):
-            inside = drawn[np.searchsorted(drawn, first) : np.searchsorted(drawn, first + len(batch))] - first
-            kept.append(batch.take(pa.array(inside)))
-            first += len(batch)
-        table: pd.DataFrame = pa.Table.from_batches(kept).to_pandas(split_blocks=True, self_destruct=True)
+        if most is None or count <= most:
+            rows = source.read(use_threads=False, use_pandas_metadata=True)
+        else:
+            drawn, first, kept = draw_rows(count, most, seed), 0, []
+            for batch in source.iter_batches(batch_size=_PIECE, use_threads=False):
+                inside = drawn[np.searchsorted(drawn, first) : np.searchsorted(drawn, first + len(batch))] - first
+                kept.append(batch.take(pa.array(inside)))
+                first += len(batch)
+            rows = pa.Table.from_batches(kept)
+            del kept
+        table: pd.DataFrame = rows.to_pandas(split_blocks=True, self_destruct=True)
         return table
     except pa.ArrowException:
-        return None  # whole, the file gives the error that names it
+        return None  # from its content come the errors that name the file
 
 
 _PIECE = 65_536  # rows that are read at once: some megabytes, whatever the file

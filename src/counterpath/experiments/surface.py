@@ -12,7 +12,7 @@ from torch import Tensor
 
 from counterpath.data.surface import NOISE, SCALE, Surface, enters_hole, sample_surface
 from counterpath.experiments.tables import mean_or_none, over_seeds
-from counterpath.experiments.tabular import EncodedData, Models, describe, local_search, vae_of
+from counterpath.experiments.tabular import EncodedData, Models, describe, describe_rbf, local_search, vae_of
 from counterpath.geometry.curve import resample
 from counterpath.geometry.graph import Neighbours
 from counterpath.geometry.metric import jacobian, pullback
@@ -138,8 +138,8 @@ def reproduce(
     return results
 
 
-def build(size: Preset, run: Run, device: torch.device, *, with_flow: bool = True) -> Scene:
-    """Draw the data and fit classifier, VAE and flow."""
+def build(size: Preset, run: Run, device: torch.device, *, with_flow: bool = True, uncertainty: str = "rbf") -> Scene:
+    """Draw the data and fit classifier, VAE, with one of the estimates of its uncertainty, and flow."""
     train = _sample(size.train_rows, 2 * run.seed, device)
     test = _sample(size.test_rows, 2 * run.seed + 1, device)
     classifier = fit_classifier(
@@ -161,6 +161,7 @@ def build(size: Preset, run: Run, device: torch.device, *, with_flow: bool = Tru
         2,
         hidden=(64, 64),
         output="linear",
+        uncertainty=uncertainty,
         centers=size.centers,
         tied=False,
         training=training,
@@ -204,7 +205,7 @@ def build_roadmap(vae: VAE, classifier: LogOdds, rows: Float[Tensor, "m D"]) -> 
         z = map_blocks(vae.encode, rows)
         x = map_blocks(vae.decode, z)
         accepted = probabilities(map_blocks(classifier, x))
-    return Roadmap.build(CostField.of(vae, pullback, z, None), Landmarks(x, z, accepted), None, seed=0)
+    return Roadmap.build(CostField.of(vae, pullback, z, None), Landmarks(x, z, accepted), seed=0)
 
 
 def across(scene: Scene, start: int, goal: int, steps: int) -> Float[Tensor, "t d"]:
@@ -214,11 +215,10 @@ def across(scene: Scene, start: int, goal: int, steps: int) -> Float[Tensor, "t 
         x = map_blocks(scene.vae.decode, z)
         code = scene.vae.encode(scene.factual[start : start + 1])
     only = torch.nn.functional.one_hot((torch.arange(len(x), device=x.device) == goal).long(), 2).to(x)
-    roadmap = Roadmap.build(CostField.of(scene.vae, pullback, z, None), Landmarks(x, z, only), None, seed=0)
-    nodes = roadmap.conditional(None)
-    routes = roadmap.shortest_paths(nodes, _TARGET)
+    roadmap = Roadmap.build(CostField.of(scene.vae, pullback, z, None), Landmarks(x, z, only), seed=0)
+    routes = roadmap.shortest_paths(_TARGET)
     end = (routes.cost == 0).nonzero()[:1, 0]
-    curves = resample(connect(roadmap.cost_field, nodes, routes, code, end[None])[0], _SEGMENTS)
+    curves = resample(connect(roadmap, routes, code, end[None])[0], _SEGMENTS)
     return resample(roadmap.cost_field.relax(curves, None, steps=_RELAXATION_STEPS), steps)[0]
 
 
@@ -230,14 +230,13 @@ def geodesic_paths(
     A path begins at the row itself: x(t) = μ(z(t)) + (1 − t)(x − μ(z(0))). The residual, what the decoder does not
     reproduce of the row, decays along the path, so that its end is decoded alone, as the classifier saw the goal.
     """
-    nodes = roadmap.conditional(None)
-    routes = roadmap.shortest_paths(nodes, _TARGET)
+    routes = roadmap.shortest_paths(_TARGET)
     goal = (routes.cost == 0).nonzero()[:, 0]
-    ends = goal[Neighbours(nodes.decoded.mean[goal]).nearest(rows, _GOALS)[1]]
+    ends = goal[Neighbours(roadmap.decoded.mean[goal]).nearest(rows, _GOALS)[1]]
     with torch.no_grad():
         start = map_blocks(vae.encode, rows)
         residual = (rows - map_blocks(vae.decode, start))[:, None]
-    curves = resample(connect(roadmap.cost_field, nodes, routes, start, ends)[0], _SEGMENTS)
+    curves = resample(connect(roadmap, routes, start, ends)[0], _SEGMENTS)
     relaxed = resample(roadmap.cost_field.relax(curves, None, steps=_RELAXATION_STEPS), steps)
     weight = torch.linspace(1, 0, steps + 1, device=rows.device)[None, :, None]
     x = _decode_paths(vae, relaxed) + weight * residual
@@ -295,9 +294,8 @@ def measure(scene: Scene, paths: dict[str, Paths], *, damping: float) -> dict[st
             factuals_common=int(common.sum()),
             steps=STEPS,
             damping=damping,
-            bandwidth=float(scene.vae.precision.bandwidth[0]),
         ),
-        "uncertainty": asdict(scene.calibration),
+        "uncertainty": asdict(scene.calibration) | describe_rbf(scene.vae),
         "boundary": boundary_metric(classifier, test.x),
         "methods": {name: _figures(scene, path, valid[name], common) for name, path in paths.items()},
     }

@@ -32,6 +32,8 @@ IN_DATA_SPACE = ("wachter", "ambient")
 GLOBAL = ("geodesic", "face")
 BASELINES = ("nearest", "nearest same", "reconstruction")
 
+OF_A_SEED = ("ld_sq", "l1", "l2_sq")
+"""What is compared over seeds beside the flip ratio: the distances of the paper's tables."""
 MEASURED = (
     "ld", "ld_sq", "l0", "l1", "l2", "l2_sq", "linf", "confidence", "violation", "path_ld_max", "path_length",
     "turning", "ynn", "redundancy",
@@ -86,7 +88,11 @@ def collect(
         "curve": mean["curve"],
         "dampings": mean["dampings"],
         "seconds": {run: _mean([float(seed[run]["seconds"]) for seed in measured]) for run in _local_runs(measured)},
-        "by_seed": [{key: seed[key] for key in ("protocol", "classifier", "uncertainty")} for seed in summaries],
+        "by_seed": [
+            {key: seed[key] for key in ("protocol", "classifier", "uncertainty")} | {"after_150": figures}
+            for seed, figures in zip(summaries, each_seed(measured), strict=True)
+        ],
+        "over_seeds": spread_over_seeds(each_seed(measured)),
         "paper": paper(dataset).to_dict("records"),
     }
 
@@ -107,6 +113,38 @@ def table(measured: Sequence[Runs]) -> list[dict[str, Any]]:
     return rows + [
         _table_row(measured, name, key | {"optimizer": name}, "valid", None) for name in (*BASELINES, *GLOBAL)
     ]
+
+
+def each_seed(measured: Sequence[Runs]) -> list[dict[str, dict[str, float | None]]]:
+    """For each seed and optimiser flip ratio and mean distances of valid rows after 150 steps, no fidelity term."""
+    rows = []
+    for seed in measured:
+        figures: dict[str, dict[str, float | None]] = {}
+        for name in OPTIMIZERS:
+            run, valid = seed[f"{name} no"], seed[f"{name} no"][f"valid@{STEPS[-1]}"] > 0
+            means = {measure: mean_or_none(run[f"{measure}@{STEPS[-1]}"][valid]) for measure in OF_A_SEED}
+            figures[name] = {"flip_ratio": float(valid.double().mean()), **means}
+        rows.append(figures)
+    return rows
+
+
+def spread_over_seeds(seeds: Sequence[Mapping[str, Mapping[str, float | None]]]) -> dict[str, dict[str, Any]]:
+    """By optimiser and figure the median, the lowest and the highest over seeds; LD² relative to SGD's, besides."""
+    spread: dict[str, dict[str, Any]] = {}
+    for name in OPTIMIZERS:
+        values = {key: [seed[name][key] for seed in seeds] for key in ("flip_ratio", *OF_A_SEED)}
+        sgd = [seed[OPTIMIZERS[0]]["ld_sq"] for seed in seeds]
+        values["ld_sq_of_sgd"] = [
+            own / other if own is not None and other else None for own, other in zip(values["ld_sq"], sgd, strict=True)
+        ]
+        spread[name] = {key: _range([value for value in each if value is not None]) for key, each in values.items()}
+    return spread
+
+
+def _range(values: Sequence[float]) -> dict[str, float] | None:
+    if not values:
+        return None
+    return {"median": float(np.median(values)), "lowest": min(values), "highest": max(values)}
 
 
 def _table_row(
@@ -373,6 +411,7 @@ def sections(results: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
             for row in results["by_confidence"]
             if (row["constraint"], row["subset"]) == ("no", subset) and row["threshold"] in SHOWN_THRESHOLDS
         ]
+    shown["Over seeds after 150 steps, no fidelity term: median [lowest, highest]"] = _show_seeds(results["over_seeds"])
     shown["The roadmap of geodesic"] = [_show_roadmap(results["geodesic"])]
     shown["Differences on rows that both solved, no fidelity term, with 95 % bootstrap intervals"] = [
         {
@@ -432,6 +471,20 @@ def _show_confidence(row: Mapping[str, Any]) -> dict[str, str]:
     return line
 
 
+def _show_seeds(spread: Mapping[str, Mapping[str, Any]]) -> list[dict[str, str]]:
+    headings = {"flip_ratio": "flip ratio", "ld_sq_of_sgd": "LD² relative to SGD's", "l1": "L1", "l2_sq": "L2²"}
+    return [
+        {"method": name}
+        | {
+            heading: "–"
+            if row[key] is None
+            else f"{row[key]['median']:.2f} [{row[key]['lowest']:.2f}, {row[key]['highest']:.2f}]"
+            for key, heading in headings.items()
+        }
+        for name, row in spread.items()
+    ]
+
+
 def _show_roadmap(figures: Mapping[str, float]) -> dict[str, str]:
     return {
         **{key: f"{figures[key]:.0f}" for key in ("nodes", "edges", "bridges")},
@@ -450,9 +503,15 @@ def caption(results: Mapping[str, Any]) -> str:
         f"Preset {results['preset']}, seeds {', '.join(map(str, results['seeds']))}. {protocol['factuals']:.0f} of "
         f"{protocol['test_negatives']:.0f} test negatives explained; balanced accuracy of the classifier "
         f"{classifier['balanced_accuracy_test']:.3f} (test), {classifier['balanced_accuracy_train']:.3f} (train). "
-        f"Uncertainty: λ = {sigma['bandwidth']:.2f}, {sigma['centers']:.0f} centres, ζ = {sigma['zeta']:g}, σ "
+        f"Uncertainty: {_rbf_sizes(sigma)}σ "
         f"{sigma['sigma_on']:.3g} on held-out data and {sigma['sigma_off']:.3g} off the data (AUC {sigma['auc']:.3f}), "
         f"{100 * sigma['sigma_share']:.1f} % of tr(M). Damping {protocol['damping']:g}. Mean ± standard deviation over "
         "rows, averaged over seeds; distances over the rows named in each heading, the confidence over all rows, as "
         "the paper's must be. LD² and L2² are squared distances, what the paper calls LD and L2."
     )
+
+
+def _rbf_sizes(sigma: Mapping[str, float]) -> str:
+    if "bandwidth" not in sigma:
+        return ""
+    return f"λ = {sigma['bandwidth']:.2f}, {sigma['centers']:.0f} centres, ζ = {sigma['zeta']:g}, "

@@ -23,15 +23,15 @@ from counterpath.data.encoding import Encoder
 from counterpath.experiments import tables
 from counterpath.experiments.tables import OPTIMIZERS, STEPS, THRESHOLDS
 from counterpath.geometry.graph import Neighbours
-from counterpath.geometry.metric import pullback
+from counterpath.geometry.metric import DAMPING, pullback
 from counterpath.models.calibration import Calibration, calibrate
 from counterpath.models.classifier import Classifier, balanced_accuracy, fit_classifier, probabilities
 from counterpath.models.layers import RBFPrecision
 from counterpath.models.training import Run
+from counterpath.models.uncertainty import RBF
 from counterpath.models.vae import VAE, VAETraining, fit_uncertainty, fit_vae
 from counterpath.search.face import FaceGraph
 from counterpath.search.feasible import FeasibleSet
-from counterpath.search.geodesic import RoutePoints, refined_routes
 from counterpath.search.measures import MEASURES, Case, path_distance_to_data, path_length, turning
 from counterpath.search.method import SearchModels
 from counterpath.search.methods import geometry_of
@@ -40,6 +40,7 @@ from counterpath.search.objective import Objective, Target
 from counterpath.search.paths import plausible_points
 from counterpath.search.residual import ResidualDecoder
 from counterpath.search.roadmap import CostField, Landmarks, Roadmap, representatives
+from counterpath.search.routes import RoutePoints, refined_routes
 from counterpath.search.traverse import Trajectory, traverse
 from counterpath.search.validity import Plausibility, Validator
 from counterpath.utils.devices import map_blocks, resolve_device
@@ -55,8 +56,6 @@ FIDELITY = 0.1
 """α, the weight of the fidelity term in the half of the runs that has it; the paper's."""
 AT_CONFIDENCE = ("ld", "ld_sq", "l1", "l2", "l2_sq")
 """What is measured of the first point that reaches a confidence; LD along the path up to there, besides."""
-_LATENT_DIM = 5
-"""As in the paper's appendix, on both data sets."""
 EVERY = 5
 """LD along a path is measured at every fifth step, for a fifth of the time: steps are short, so little is missed."""
 DAMPINGS = (1e-6, 1e-4, 1e-3, 1e-2)
@@ -71,27 +70,42 @@ _HELD_OUT = 1000
 
 @dataclass(frozen=True)
 class Settings:
-    """What differs between the data sets; as in the paper's appendix, where Adult has 200 centres, and no damping.
+    """What differs between the data sets, and from the paper's appendix.
 
     Attributes:
         centers: RBF centres.
-        std_learning_rate: Adam's, for the RBF network.
+        std_learning_rate: Adam's, for an RBF network with one weight a feature and centre.
         positive_weight: How much an error on class 1 weighs; None weighs the classes alike.
-        damping: Added to the metric's diagonal. One latent direction in five is hardly used by the decoder, and without
-            damping most of a step of fixed length goes there. This is small beside the metric's other eigenvalues, 0.03
-            and more; `dampings` in the results shows what it buys.
+        damping: Added to the metric's diagonal.
+        latent_dim: Width of a code.
+        bandwidth: λ of the RBF network, or "auto", which follows the codes.
+        tied: One weight a feature in it, instead of one a feature and centre.
+        noise: What rows are taken to carry when σ is fitted.
+        classifier_learning_rate: RMSprop's.
+        uncertainty: How σ is estimated (see `models.uncertainty`).
     """
 
     centers: int
     std_learning_rate: float
     positive_weight: float | None
     damping: float
+    latent_dim: int = 5
+    bandwidth: float | str = "auto"
+    tied: bool = True
+    noise: float = 0.1
+    classifier_learning_rate: float = 1e-4
+    uncertainty: str = "rbf"
 
 
 EXPERIMENTS = {"adult": "adult-carla", "gmc": "gmc-carla"}
 """By experiment the data set that it is about: the tables of CARLA, as the paper has them."""
 SETTINGS = {"adult-carla": Settings(500, 1e-3, 1.5, 5e-3), "gmc-carla": Settings(350, 1e-2, None, 5e-3)}
-"""By data set. Where they depart from the appendix, they were chosen in trial runs: see docs/results/README.md."""
+"""By data set. docs/results/README.md says where they depart from the appendix, and what each departure does."""
+AS_PRINTED = {
+    "adult-carla": Settings(200, 1e-3, 1.0, DAMPING, 5, 0.01, tied=False, noise=0.0, classifier_learning_rate=1e-5),
+    "gmc-carla": Settings(350, 1e-2, 1.0, DAMPING, 5, 0.01, tied=False, noise=0.0, classifier_learning_rate=1e-5),
+}
+"""The appendix to the letter. It has no damping: this is what keeps a metric invertible."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +118,7 @@ class Preset:
         curve_epochs: For the uncertainty at each bandwidth of the trade-off curve.
         factuals: At most so many rows are explained; None for all.
         curve_factuals: The same, for the trade-off curve.
+        anneal: Let the learning rate fall from twice the printed one to nothing, which takes a fraction of the epochs.
     """
 
     mean_epochs: int
@@ -111,10 +126,15 @@ class Preset:
     curve_epochs: int
     factuals: int | None
     curve_factuals: int
+    anneal: bool = False
 
 
 PRESETS = {"quick": Preset(12, 4, 1, 1000, 300), "paper": Preset(100, 300, 6, None, 2000)}
 """`quick` takes minutes on two cores; `paper` trains as long as the paper's appendix says, and explains every row."""
+FIRST_VALIDATION_SEED = 100
+"""Settings are chosen with seeds from here on, and on validation rows; results are of seeds below, and test rows."""
+_VALIDATION_SHARE = 0.25
+"""Of the training rows, to choose settings by: as many as the test rows are of all."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +155,13 @@ class EncodedData:
             torch.from_numpy(frame[data.target].to_numpy(np.float32)).to(device) for frame in (data.train, data.test)
         )
         return cls(train, test, train_labels, test_labels)
+
+    def validation(self, seed: int) -> "EncodedData":
+        """The training rows alone: a quarter of them, drawn by the seed, stands in for the test rows."""
+        order = torch.randperm(len(self.train), generator=torch.Generator().manual_seed(seed)).to(self.train.device)
+        held_out, rest = order.tensor_split([round(_VALIDATION_SHARE * len(order))])
+        labels = self.train_labels
+        return EncodedData(self.train[rest], self.train[held_out], labels[rest], labels[held_out])
 
     def correctly_rejected(self, classifier: Classifier) -> Float[Tensor, "k D"]:
         """The test rows of class 0 that the classifier rejects: those to be explained."""
@@ -189,10 +216,37 @@ class Study:
         return probabilities(map_blocks(self.classifier, x))
 
 
-def build(data: Dataset, size: Preset, run: Run, device: torch.device) -> Study:
-    """Encode the data and fit classifier and VAE as the paper's appendix says."""
+def build(
+    data: Dataset,
+    size: Preset,
+    run: Run,
+    device: torch.device,
+    settings: Settings | None = None,
+    *,
+    validation: bool = False,
+) -> Study:
+    """Encode the data and fit classifier and VAE, by default with the settings of the data set.
+
+    Args:
+        data: The data set.
+        size: Of the experiment.
+        run: Seed, checkpoints and progress.
+        device: Where to compute.
+        settings: Others than those of the data set.
+        validation: Measure on validation rows, cut from the training rows, instead of test rows.
+
+    Raises:
+        InputError: The seed is one that results are reported for, and the rows are validation rows.
+    """
+    if validation and run.seed < FIRST_VALIDATION_SEED:
+        raise InputError(
+            f"settings are chosen with seeds from {FIRST_VALIDATION_SEED} on; given {run.seed}, which results may be "
+            "reported for"
+        )
     rows = EncodedData.of(data, device)
-    return assemble(data, rows, fit_models(rows, SETTINGS[data.name], size, run), size.factuals)
+    rows = rows.validation(run.seed) if validation else rows
+    settings = SETTINGS[data.name] if settings is None else settings
+    return assemble(data, rows, fit_models(rows, settings, size, run), size.factuals)
 
 
 def assemble(data: Dataset, rows: EncodedData, fitted: Models, factuals: int | None = None) -> Study:
@@ -215,13 +269,28 @@ def fit_models(rows: EncodedData, settings: Settings, size: Preset, run: Run) ->
     classifier = fit_classifier(
         rows.train,
         rows.train_labels,
+        learning_rate=settings.classifier_learning_rate,
         class_weights=(1.0, balance if settings.positive_weight is None else settings.positive_weight),
         run=run,
     )
     training = VAETraining(
-        mean_epochs=size.mean_epochs, std_epochs=size.std_epochs, std_learning_rate=settings.std_learning_rate
+        mean_epochs=size.mean_epochs,
+        learning_rate=2e-3 if size.anneal else 1e-3,
+        anneal=size.anneal,
+        std_epochs=size.std_epochs,
+        std_learning_rate=settings.std_learning_rate,
+        bandwidth=settings.bandwidth,
+        noise=settings.noise,
     )
-    vae = fit_vae(rows.train, _LATENT_DIM, centers=settings.centers, training=training, run=run)
+    vae = fit_vae(
+        rows.train,
+        settings.latent_dim,
+        uncertainty=settings.uncertainty,
+        centers=settings.centers,
+        tied=settings.tied,
+        training=training,
+        run=run,
+    )
     return SearchModels(classifier, vae)
 
 
@@ -254,23 +323,38 @@ def reproduce(
     device: str = "auto",
     out: Path,
     damping: float | None = None,
+    as_printed: bool = False,
     progress: bool | None = None,
 ) -> dict[str, Any]:
-    """Run the experiment for every seed and write results, tables, figures and the report to `out`."""
+    """Run the experiment for every seed and write results, tables, figures and the report to `out`.
+
+    Args:
+        dataset: One of `EXPERIMENTS`.
+        preset: One of `PRESETS`.
+        seeds: Of everything that is random.
+        device: Where to compute.
+        out: Where to write.
+        damping: Another than that of the settings.
+        as_printed: Take the settings of the paper's appendix to the letter.
+        progress: Show bars.
+    """
     from counterpath.experiments.figures import draw_tabular
     from counterpath.explanation.report.build import write_report
 
     size, where = choose("preset", preset, PRESETS), resolve_device(device)
     data = load(choose("experiment", dataset, EXPERIMENTS))
-    damping = SETTINGS[data.name].damping if damping is None else damping
+    settings = (AS_PRINTED if as_printed else SETTINGS)[data.name]
+    settings = settings if damping is None else replace(settings, damping=damping)
+    damping = settings.damping
     summaries, measured = [], []
     for seed in seeds:
         run = Run(seed=seed, checkpoint=out / "checkpoints" / preset / f"seed-{seed}", progress=progress)
-        study = build(data, size, run, where)
+        study = build(data, size, run, where, settings)
         folder = out / "parts" / f"{preset}-seed-{seed}-{fingerprint(study, damping)}"
         measured.append(measure_runs(study, folder, damping, progress))
         summaries.append(summarize(study, size, run, folder, damping))
     results = tables.collect(dataset, preset, seeds, summaries, measured)
+    results["settings"] = asdict(settings)
     write_json(out / "results.json", results)
     write_text(out / "table.md", tables.markdown(results))
     tables.frame(results).to_csv(out / "table.csv", index=False)
@@ -389,7 +473,7 @@ def measure_geodesic(study: Study, progress: bool | None) -> Measured:
     `leaping_ld_max@0` is the greatest LD over the points of a path that `geodesic` returns: those on the data.
     """
     roadmap, graph = timed(build_roadmap, study)
-    _, routing = timed(lambda: roadmap.shortest_paths(roadmap.conditional(None), Target(1)))
+    _, routing = timed(lambda: roadmap.shortest_paths(Target(1)))
     some, others = study.data.train[:_HELD_OUT], study.data.train[_HELD_OUT:]
     apart = Neighbours(others, study.neighbours.weights).nearest(some)[0][:, 0]
     data = Plausibility(study.neighbours, float(apart.quantile(0.95)), float(apart.square().mean().sqrt()))
@@ -399,7 +483,7 @@ def measure_geodesic(study: Study, progress: bool | None) -> Measured:
     def search(confidence: float, *, refine: bool = True) -> RoutePoints:
         target = Target(1, confidence=confidence)
         validator = Validator(study.predict_proba, study.vae, target, data)
-        return refined_routes(roadmap, decoder, target, validator, refine=refine, progress=progress)
+        return refined_routes(roadmap, decoder, target, validator, refine=refine)
 
     _, unrefined = timed(search, THRESHOLDS[0], refine=False)
     measured: Measured = {}
@@ -412,8 +496,8 @@ def measure_geodesic(study: Study, progress: bool | None) -> Measured:
                 "gap@0": paths.gap.float(),
                 "leaping_ld_max@0": path_max(paths.row[returned], ld[returned], len(study.factual)),
                 "nodes": torch.tensor(len(roadmap.landmarks.z)),
-                "edges": torch.tensor(0 if roadmap.graph is None else len(roadmap.graph.weight)),
-                "bridges": torch.tensor(0 if roadmap.graph is None else int(roadmap.graph.bridge.sum())),
+                "edges": torch.tensor(len(roadmap.graph.weight)),
+                "bridges": torch.tensor(int(roadmap.graph.bridge.sum())),
                 "seconds_graph": torch.tensor(graph),
                 "seconds_routes": torch.tensor(routing + unrefined),
                 "seconds_refinement": torch.tensor(max(0.0, refined - unrefined)),
@@ -440,7 +524,7 @@ def build_roadmap(study: Study) -> Roadmap:
     """The roadmap on the codes of training rows."""
     train, predict_proba = study.data.train, study.predict_proba
     landmarks = Landmarks.of(study.vae, study.encoder.round, train, predict_proba(train), predict_proba, 0)
-    return Roadmap.build(CostField.of(study.vae, pullback, landmarks.z, None), landmarks, None, 0)
+    return Roadmap.build(CostField.of(study.vae, pullback, landmarks.z, None), landmarks, 0)
 
 
 def measure_at_confidence(
@@ -492,12 +576,7 @@ def summarize(study: Study, size: Preset, run: Run, folder: Path, damping: float
 
     return {
         **describe(data, classifier, rejected, factuals=len(study.factual), damping=damping),
-        "uncertainty": {
-            **asdict(_calibrate(study, study.vae)),
-            "bandwidth": float(study.vae.precision.bandwidth[0]),
-            "centers": len(study.vae.precision.centers),
-            "zeta": study.vae.precision.zeta,
-        },
+        "uncertainty": asdict(_calibrate(study, study.vae)) | describe_rbf(study.vae),
         "curve": [
             {"bandwidth": value} | trade_off(f"bandwidth-{value}", _measure_bandwidth, study, size, run, value, damping)
             for value in BANDWIDTHS
@@ -510,6 +589,18 @@ def summarize(study: Study, size: Preset, run: Run, folder: Path, damping: float
     }
 
 
+def describe_rbf(vae: VAE) -> dict[str, float]:
+    """Bandwidth, centres and floor of an RBF network; nothing of another uncertainty."""
+    if not isinstance(vae.precision, RBFPrecision):
+        return {}
+    precision = vae.precision
+    return {
+        "bandwidth": float(precision.bandwidth[0]),
+        "centers": len(precision.centers),
+        "zeta": precision.zeta,
+    }
+
+
 def _calibrate(study: Study, vae: VAE) -> Calibration:
     return calibrate(vae, study.data.train, study.data.test[:_CALIBRATION_ROWS])
 
@@ -518,7 +609,7 @@ def _measure_bandwidth(study: Study, size: Preset, run: Run, bandwidth: float, d
     """Validity and squared LD after 150 steps, with the uncertainty fitted anew at a bandwidth."""
     vae, train = vae_of(study.models.folded()), study.data.train
     old = vae.precision
-    vae.precision = RBFPrecision(vae.latent, train.shape[-1], len(old.centers), zeta=old.zeta).to(train)
+    vae.precision = RBF(vae.latent, train.shape[-1], len(old.centers), zeta=old.zeta).to(train)
     training = VAETraining(std_epochs=size.curve_epochs, std_learning_rate=0.01, bandwidth=bandwidth)
     fit_uncertainty(vae, train, training=training, run=replace(run, checkpoint=None))
     sigma_share = torch.tensor(_calibrate(study, vae).sigma_share)
@@ -530,10 +621,24 @@ def _measure_ends(study: Study, vae: VAE, count: int, damping: float) -> Measure
     factual, models = study.factual[:count], SearchModels(study.classifier, vae)
     measured: Measured = {}
     for name in tables.RIEMANNIAN:
-        end = local_search(models, name, factual, steps=STEPS[-1], damping=damping).end
-        case = study.case(end, factual=factual)
+        case = study.case(_end(models, name, factual, damping), factual=factual)
         measured |= {f"{measure} {name}": MEASURES[measure](case) for measure in ("valid", "ld_sq")}
     return measured
+
+
+def _end(models: Models, name: str, factual: Tensor, damping: float) -> Tensor:
+    return local_search(models, name, factual, steps=STEPS[-1], damping=damping, keep="end").end
+
+
+def measure_optimizers(study: Study, damping: float) -> dict[str, dict[str, float]]:
+    """By optimiser of the paper the flip ratio after 150 steps, and means of distances over the rows that flipped."""
+    figures = {}
+    for name in OPTIMIZERS:
+        case = study.case(_end(study.models, name, study.factual, damping))
+        valid = MEASURES["valid"](case) > 0
+        means = {measure: float(MEASURES[measure](case)[valid].mean()) for measure in ("ld_sq", "l1", "l2_sq")}
+        figures[name] = {"flip_ratio": float(valid.float().mean()), **means}
+    return figures
 
 
 def _flip_and_distance(measured: Measured) -> dict[str, float]:

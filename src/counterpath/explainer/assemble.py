@@ -1,5 +1,6 @@
 """What was found, as an `Explanation`: tables in original units."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -27,6 +28,7 @@ from counterpath.fitting.fitted import FittedModels
 from counterpath.models.explained import Thresholds, decide
 from counterpath.search.measures import MEASURES, Case
 from counterpath.search.paths import Paths, is_first
+from counterpath.search.stability import share_of
 
 _PATHS_AT_ONCE = 4096
 """Of how many paths all points are a table at the same time: it bounds memory where few of them are kept."""
@@ -199,17 +201,20 @@ def assemble(
         for row, its_status in zip(where.tolist(), group.status, strict=True):
             status[row] = its_status
         for name, said in (("class_before", group.before), ("class_after", after)):
-            outcome[name][where] = [classes[i] for i in decide(said, group.target.thresholds).tolist()]
-        levels[where] = group.target.level if request.confidence is not None or len(classes) == 2 else np.nan
+            outcome[name][where] = (
+                said[:, 0].tolist()
+                if models.explained.numbers
+                else [classes[i] for i in decide(said, group.target.thresholds).tolist()]
+            )
+        known = group.target.confidence is not None or len(classes) == 2 or models.explained.numbers
+        levels[where] = group.target.level if known else np.nan
         outcome["probability_before"][where] = group.target.probability(group.before).cpu().numpy()
         outcome["probability_after"][where] = group.target.probability(after).cpu().numpy()
         changed[where] = models.encoder.changed(group.factual, group.counterfactual).cpu().numpy()
     return Explanation(
         factuals=factuals,
         counterfactuals=counterfactuals,
-        status=_status_table(
-            status, imputed, outcome["probability_after"], levels, request, index, models.encoder.schema
-        ),
+        status=_status_table(status, imputed, outcome, levels, request, index, models.encoder.schema),
         outcome=pd.DataFrame({name: pd.Series(given, index, given.dtype) for name, given in outcome.items()}),
         changed=pd.DataFrame(changed, index=index, columns=list(models.encoder.schema.names)),
         paths=join_tables([table for _, table in kept], models.encoder.schema, factuals, outcome["probability_after"]),
@@ -234,26 +239,30 @@ def _kept(
 def _status_table(
     status: Sequence[Status],
     imputed: Sequence[Sequence[str]],
-    after: NDArray[np.float64],
+    outcome: Mapping[str, NDArray[Any]],
     levels: NDArray[np.float64],
     request: Request,
     index: pd.Index,
     schema: Schema,
 ) -> pd.DataFrame:
     """One line a row and plan, with the reason as a sentence."""
-    each = zip(status, after.tolist(), levels.tolist(), strict=True)
-    reasons = [wording.reason(one, p, level, schema) for one, p, level in each]
+    numbers_wanted = request.target_range is not None or any("target_range" in row for row in request.row_constraints)
+    numbers = [wording.predicted(schema, each) if numbers_wanted else "" for each in outcome["class_after"]]
+    each = zip(status, outcome["probability_after"].tolist(), levels.tolist(), numbers, strict=True)
+    reasons = [wording.reason(one, p, level, schema, number) for one, p, level, number in each]
     columns = {
         "status": [one.code.value for one in status],
         "reason": reasons,
         "fallback": [one.fallback for one in status],
         "binding": [[constraint.to_json() for constraint in one.binding] for one in status],
         "unseen": [[f"{one} × {other}" for one, other in each.unseen_pairs] for each in status],
+        "follows": [list(each.follows) for each in status],
+        "share": [math.nan if each.share is None else each.share for each in status],
+        "retrained": [list(each.retrained or ()) for each in status],
         "imputed": [list(imputed[where // request.plans]) for where in range(len(status))],
     }
-    return pd.DataFrame(
-        {name: pd.Series(values, index, bool if name == "fallback" else object) for name, values in columns.items()}
-    )
+    kinds = {"fallback": bool, "share": float}
+    return pd.DataFrame({name: pd.Series(values, index, kinds.get(name, object)) for name, values in columns.items()})
 
 
 def _as_returned(models: FittedModels, group: Group, counterfactuals: pd.DataFrame) -> tuple[Group, Tensor]:
@@ -267,8 +276,15 @@ def _as_returned(models: FittedModels, group: Group, counterfactuals: pd.DataFra
     )
     status = list(group.status)
     for where in (~group.target.is_reached(after)).nonzero()[:, 0].tolist():
-        if status[where].code.found:
+        if status[where].code.found or status[where].code is StatusCode.FRAGILE:
             status[where] = Status(StatusCode.NOT_FOUND, Cause.EDGE)
+    if models.family is not None:
+        share, count = share_of(models.family.held_out, group.counterfactual, group.target), len(models.family.held_out)
+        kept = (share * count).round().long().tolist()
+        status = [
+            replace(one, retrained=(some, count)) if one.code.valid else one
+            for one, some in zip(status, kept, strict=True)
+        ]
     return replace(group, status=tuple(status)), after
 
 
@@ -286,19 +302,23 @@ def _counterfactuals(encoder: Encoder, factuals: pd.DataFrame, groups: Sequence[
 
 def _measures(models: FittedModels, groups: Sequence[Group], index: pd.Index) -> pd.DataFrame:
     """Every measure of every row; those that were not explained have none."""
-    values = {name: np.full(len(index), np.nan) for name in (*MEASURES, "steps")}
+    values, family = {name: np.full(len(index), np.nan) for name in (*MEASURES, "steps")}, models.family
     for group in groups:
         where = group.index.cpu().numpy()
+        target, ranged = group.target, models.explained.numbers or group.target.interval is not None
         case = Case(
             group.factual,
             group.counterfactual,
-            lambda x, target=group.target: target.probability(models.predict_proba(x)).to(x.dtype),  # type: ignore[misc]
+            lambda x, target=target: target.probability(models.predict_proba(x)).to(x.dtype),  # type: ignore[misc]
             models.encoder,
             models.neighbours,
-            group.target.confidence,
-            is_predicted=lambda x, target=group.target: target.is_predicted(models.predict_proba(x)),  # type: ignore[misc]
+            None if ranged or isinstance(target.confidence, tuple) else target.confidence,
+            is_predicted=lambda x, met=target.is_reached if ranged else target.is_predicted: met(  # type: ignore[misc]
+                models.predict_proba(x)
+            ),
             combinations=models.combinations,
             spreads=models.spreads,
+            share_after=None if family is None else partial(share_of, family.held_out, target=target),
         )
         for name, measure in MEASURES.items():
             values[name][where] = measure(case).double().cpu().numpy()

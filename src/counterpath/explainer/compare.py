@@ -68,7 +68,7 @@ class Comparison:
         chosen = [choose("method", name, self.results) for name in names]
         first = chosen[0]
         paths = {name: result.path(i) for name, result in zip(names, chosen, strict=True)}
-        target = wording.outcome(wording.class_text(first.schema, first.request["target_class"]))
+        target = wording.target_text(first.request, first.schema)
         return draw_side_by_side(
             first.landscape,
             paths,

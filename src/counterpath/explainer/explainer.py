@@ -2,7 +2,7 @@
 
 import time
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,17 @@ import pandas as pd
 import torch
 from sklearn.base import BaseEstimator
 
+from counterpath.data.constraints import Constraints
 from counterpath.data.encoding import Encoder
 from counterpath.data.impute import Imputer
+from counterpath.data.row_constraints import Row, parse_row_constraints
+from counterpath.data.rule_checks import check_shares
+from counterpath.data.rule_language import parse_rules
+from counterpath.data.ruleset import RuleSet
 from counterpath.data.schema import Number, Schema
 from counterpath.data.tables import to_pandas, without_ignored
 from counterpath.explainer.assemble import assemble
+from counterpath.explainer.recheck import recheck_rows
 from counterpath.explainer.request import OTHER, SEARCH_SETTINGS, Request, record, recorded_request
 from counterpath.explainer.solve import Solver
 from counterpath.explanation import Explanation
@@ -31,18 +37,22 @@ from counterpath.fitting.train import (
     Sizes,
     TargetColumn,
     encode_rows,
+    fit_family,
     fit_models,
     labels_for,
     prepare_training,
 )
-from counterpath.models.explained import Labels, Thresholds, decide, encode_labels, parse_threshold
+from counterpath.models.explained import Labels, Thresholds, decide, encode_labels, encode_numbers, parse_threshold
+from counterpath.models.family import HELD_OUT
 from counterpath.models.generator import Autoencoder
 from counterpath.models.training import Run
 from counterpath.search.geodesic import AMBIENT_METRICS
 from counterpath.search.method import Method, SearchOptions
 from counterpath.search.methods import resolve_method
-from counterpath.utils.devices import resolve_device
-from counterpath.utils.errors import CounterpathWarning, NotFittedError, choose
+from counterpath.search.objective import Target
+from counterpath.search.stability import typical_level
+from counterpath.utils.devices import release_memory, resolve_device
+from counterpath.utils.errors import CounterpathWarning, InputError, NotFittedError, choose
 from counterpath.utils.progress import ShouldStop, stop_after
 
 
@@ -53,6 +63,8 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         method: How to search: the name of a method, or a `Method` of your own; `explain` can be asked for another.
         latent_dim: Width of the latent space, or "auto".
         hidden: Widths of the generative model's hidden layers.
+        uncertainty: How it estimates where it is uncertain: "rbf", by the distance to training codes; "ensemble", by
+            the disagreement of five decoders; "laplace", by the posterior of its last layer's weights.
         n_centers: RBF centres of its uncertainty, or "auto".
         epochs: Passes over the table when it is trained, or "auto".
         numeric_output: How it decodes numbers: "sigmoid" stays within the training range, "linear" does not.
@@ -62,14 +74,19 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         threshold: From which probability on the model decides for a class: a number for the second of two classes; or
             by class, of which those that are left out share what is left to 1. Decided is the class whose probability
             is the largest multiple of its threshold; by default the most probable one.
+        task: What the model predicts: "classification", "regression", or "auto". Then a model is a regressor that says
+            so, or has `predict` and no `predict_proba`; a booster by its objective; and all else, no model included,
+            if the target column has more than 50 different numbers.
         missing: "keep" takes gaps as values of their own: the model is asked about rows with them, and they stay unless
             the answer says otherwise. "impute" fills them in and says so for every row, "error" refuses them. "auto"
             keeps them if the model takes them, and refuses them if not.
         max_steps: The most steps of a search.
         step_size: Length of a step in the latent space.
         damping: Added to the diagonal of the metric.
-        sparsify: Put back every redundant change, as long as the counterfactual stays valid and plausible.
-        keep_residual: Start paths at the row itself: add what the generative model does not reproduce of it.
+        sparsify: Have local methods put back every redundant change, as long as the counterfactual stays valid and
+            plausible; `geodesic` does so as a part of `refine`.
+        keep_residual: Have local methods start at the row itself, by adding what the generative model does not
+            reproduce of it; the paths of `geodesic` always do.
         fallback: Where a local search finds nothing, take the line to the nearest landmark that the model accepts.
         refine: Let a `geodesic` end as close to the row as it can, and relax its path.
         allow_copies: Whether a counterfactual may be equal to a training row; False for privacy.
@@ -99,12 +116,14 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         method: str | Method = "geodesic",
         latent_dim: int | str = "auto",
         hidden: tuple[int, ...] = (512, 256),
+        uncertainty: str = "rbf",
         n_centers: int | str = "auto",
         epochs: int | str = "auto",
         numeric_output: str = "sigmoid",
         class_weight: str | Mapping[Any, float] | None = None,
         representation_layer: str | None = None,
         threshold: float | Mapping[Any, float] | None = None,
+        task: str = "auto",
         missing: str = "auto",
         max_steps: int = 150,
         step_size: float = 0.1,
@@ -127,12 +146,14 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         self.method = method
         self.latent_dim = latent_dim
         self.hidden = hidden
+        self.uncertainty = uncertainty
         self.n_centers = n_centers
         self.epochs = epochs
         self.numeric_output = numeric_output
         self.class_weight = class_weight
         self.representation_layer = representation_layer
         self.threshold = threshold
+        self.task = task
         self.missing = missing
         self.max_steps = max_steps
         self.step_size = step_size
@@ -162,6 +183,9 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         model: Any = None,
         generator: Autoencoder | None = None,
         checkpoint: str | Path | None = None,
+        family: bool | int = False,
+        retrain: Any = None,
+        alternatives: Sequence[Any] | None = None,
     ) -> "Explainer":
         """Fit to training rows all that explanations need.
 
@@ -174,6 +198,10 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
                 DataFrame, or a function from a DataFrame to probabilities. Without one a classifier is trained.
             generator: A torch module with `encode` and `decode` on encoded rows, instead of our VAE.
             checkpoint: A folder from which a fit that was cut off goes on.
+            family: Also train the models that may follow, for `explain(robust=…)`, or how many of them; by default our
+                own are trained when they are first asked for.
+            retrain: How a model of yours is trained, for such a family; see `fit_family`.
+            alternatives: Or such models themselves, fitted.
 
         Raises:
             InputError: The table, the labels or the model cannot be used; the message says why.
@@ -181,24 +209,74 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         method, options = resolve_method(self.method), self._options()
         choose("ambient_metric", self.ambient_metric, AMBIENT_METRICS)
         device = resolve_device(self.device)
-        sizes = Sizes(self.latent_dim, tuple(self.hidden), self.n_centers, self.epochs, self.numeric_output)
+        widths = self.latent_dim, tuple(self.hidden), self.n_centers
+        sizes = Sizes(*widths, self.epochs, self.numeric_output, self.uncertainty)
         run = Run(seed=self.seed, checkpoint=None if checkpoint is None else Path(checkpoint), progress=self.progress)
-        prepared = prepare_training(table, target, schema, encoder, missing=self.missing, model=model, seed=self.seed)
+        asked = {"missing": self.missing, "model": model, "task": self.task, "seed": self.seed}
+        prepared = prepare_training(table, target, schema, encoder, **asked)
         rows = encode_rows(prepared.encoder, prepared.features).to(device)
-        labelled = None if prepared.labels is None else encode_labels(prepared.labels)
-        if model is None and labelled is not None:
+        rules = Constraints().ruleset(prepared.encoder)
+        if rules is not None:
+            check_shares(rules.broken_shares(rows))
+        numbers = prepared.numbers
+        if numbers and (self.threshold is not None or self.class_weight is not None):
+            raise InputError("threshold and class_weight are for classes, and this is a regression; leave them out")
+        encode = encode_numbers if numbers else encode_labels
+        labelled = None if prepared.labels is None else encode(prepared.labels)
+        if model is None and labelled is not None and not numbers:
             parse_threshold(self.threshold, labelled[0])  # an error now, not after the training
-        config = FitConfig(model, generator, method, self.class_weight, self.representation_layer, sizes, run, options)
-        models = fit_models(config, prepared.encoder, rows, labelled)
-        diagnosed = diagnose(models, labels=labels_for(models, labelled), seed=self.seed)
-        return self._fitted(models, prepared.imputer, prepared.target, diagnosed, warn=True)
+        layer = self.representation_layer
+        config = FitConfig(model, generator, method, self.class_weight, layer, sizes, run, options, numbers)
+        fitted_encoder, imputer, name = prepared.encoder, prepared.imputer, prepared.target
+        del table, prepared  # training needs the encoded rows alone: a table that nobody else holds is given up
+        release_memory()
+        models = fit_models(config, fitted_encoder, rows, labelled)
+        labels = labels_for(models, labelled)
+        models = replace(models, labels=labels)
+        diagnosed = diagnose(models, labels=labels, seed=self.seed)
+        self._fitted(models, imputer, name, diagnosed, warn=True)
+        if family is not False or retrain is not None or alternatives is not None:
+            self.fit_family(
+                retrain=retrain, alternatives=alternatives, size=None if isinstance(family, bool) else family
+            )
+        return self
+
+    def fit_family(
+        self,
+        *,
+        retrain: Any = None,
+        alternatives: Sequence[Any] | None = None,
+        size: int | None = None,
+        held_out: int = HELD_OUT,
+    ) -> "Explainer":
+        """Make a family of the models that may follow the explained one, for `explain(robust=…)` and `valid_after`.
+
+        Our own classifier's is trained from the training rows that are kept, all models at once, and is stored with the
+        explainer. For a model of yours say how it is trained, or give others; they are not stored.
+
+        Args:
+            retrain: A function from rows and labels, and `seed` if it takes one, to a fitted model; or an estimator of
+                scikit-learn, which is cloned: the explained model itself will do. It is called for every model with a
+                bootstrap of the training rows.
+            alternatives: A list of fitted models instead, of which every fourth is held out.
+            size: How many models a search asks, by default 640 of ours and 128 of yours. A share of 0.9 needs 31, and
+                111 if five features change; one of 0.95 needs 84, and 334.
+            held_out: How many more are trained that no search asks, by which answers are measured.
+
+        Raises:
+            InputError: There is no way to make one, the training fails, or gives models with other classes.
+        """
+        options = {"retrain": retrain, "alternatives": alternatives, "size": size, "held_out": held_out}
+        self.models_ = fit_family(self._models(), self.class_weight, **options, progress=self.progress)
+        return self
 
     def explain(
         self,
         table: Any,
         target_class: Any = OTHER,
         *,
-        confidence: float | None = None,
+        confidence: float | tuple[float | None, float | None] | None = None,
+        target_range: tuple[float | None, float | None] | None = None,
         method: str | Method | None = None,
         time_limit: float | int | None = None,
         should_stop: ShouldStop | None = None,
@@ -210,7 +288,14 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         stay_within: Mapping[str, Any] | None = None,
         max_changes: int | None = None,
         feature_costs: Mapping[str, Number] | None = None,
+        rules: Iterable[Any] = (),
+        causes: Any = (),
+        constraints: Any = None,
         plans: int = 1,
+        plausibility: float = 0.95,
+        closeness: str = "l1",
+        robust: float | None = None,
+        noise: float | None = None,
     ) -> Explanation:
         """Find for every row what would have to change, and the way there.
 
@@ -220,7 +305,9 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
             table: Rows with the columns of the training table; its label may be there and is not looked at.
             target_class: The wanted class, by its label; or "other", any class but the present one.
             confidence: What the model's probability of the wanted outcome must reach, on the row as it is returned; by
-                default no more than the model's own decision, which is by its `threshold`.
+                default no more than the model's own decision, which is by its `threshold`. A pair (low, high): where
+                that probability must lie, whatever is decided; either of them None for an open end.
+            target_range: Of a regressor, where what it predicts must lie: (low, high), either None for an open end.
             method: How to search; by default the explainer's own.
             time_limit: How long to search at most. Rows that are not done by then have a status that says so.
             should_stop: Called between steps: whether to give up, for instance because nobody waits any more. Rows that
@@ -237,14 +324,33 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
                 has a status that says so.
             max_changes: How many features may change.
             feature_costs: By feature what changing it costs; 1 for those that are not named.
+            rules: What every row of every path keeps to, beside the rules of the schema: "rent <= income", or
+                'education == "Doctorate" => age >= 27'; `counterpath.data.rules` has the whole language.
+            causes: Which features follow from which, instead of the schema's: pairs (cause, effect), a graph of
+                networkx, or texts "education -> income" and "income = 2 * hours"; `counterpath.data.causes` has more.
+                A change of a cause then brings its effects, the answer says which changes follow, and these cost
+                nothing.
+            constraints: Constraints of each row's own, beside those of all: a table with one line a row, whose columns
+                are called age.lock, income.low, target_class …; `counterpath.data.row_constraints` lists them.
             plans: How many different counterfactuals to find for every row.
+            plausibility: How far from the training rows a counterfactual of `geodesic` may be: as far as this share of
+                real rows is, or as the row itself is, if that is farther. Only if nothing is found so near, it is
+                farther away.
+            closeness: What `geodesic` makes as small as it can: "l1", the sum of all changes, weighted by
+                `feature_costs`; "l2", the sum of their squares; or "l0", the number of features that change.
+            robust: Which share of the models that may follow must give the wanted outcome, too, for instance 0.9; see
+                `fit_family`. Where nothing that lasts is found, the status is "fragile" and says which share does.
+            noise: For which share of small deviations an answer must stay valid: those who follow it miss every number
+                that changes by up to two steps.
 
         Raises:
             InputError: The table or a constraint cannot be used; the message names the column, and what is wrong.
         """
+        own = () if constraints is None else self.row_constraints(table, constraints)
         request = Request(
             target_class=target_class,
             confidence=confidence,
+            target_range=target_range,
             method=method,
             paths=paths,
             plans=plans,
@@ -255,7 +361,14 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
             stay_within=stay_within or {},
             max_changes=max_changes,
             feature_costs=feature_costs or {},
+            rules=rules,
+            causes=causes,
+            row_constraints=own,
             time_limit=time_limit,
+            plausibility=plausibility,
+            closeness=closeness,
+            robust=robust,
+            noise=noise,
         )
         return self.solve(table, request, should_stop=should_stop)
 
@@ -271,22 +384,38 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
             InputError: The table or a constraint cannot be used; the message names the column, and what is wrong.
         """
         started = time.monotonic()
+        if request.robust is not None and self._models().family is None and self._models().explained.kind == "own":
+            self.fit_family()
         models, schema = self._models(), self.schema_
         constraints = request.constraints(schema)
+        if constraints.rules:
+            own = RuleSet.of(models.encoder, parse_rules(schema, constraints.rules))
+            check_shares(own.broken_shares(models.rows))
         method = resolve_method(self.method if request.method is None else request.method)
         options, thresholds = self._options(request.time_limit, should_stop), self._thresholds()
+        options = replace(
+            options,
+            plausibility=request.plausibility,
+            closeness=request.closeness,
+            stability=models.stability(request.robust, request.noise),
+        )
         solver = Solver(models, request, method, options, constraints, thresholds)
         target_index = solver.target_index
         frame, imputed = self.prepare(table)
+        request.check_rows(schema, len(frame))
         known, unknown = models.encoder.unknown(frame)
         index = torch.from_numpy(np.flatnonzero(known)).to(models.rows.device)
         found = solver.solve(frame[known], index)
-        wanted = OTHER if target_index is None else self.classes_[target_index]
+        wanted = OTHER if target_index is None or models.explained.numbers else self.classes_[target_index]
         described = record(replace(request, target_class=wanted), constraints, method, self._settings())
         known_of = (thresholds, *self._diagnosed)
         result = assemble(models, frame, imputed, unknown, found, request, described, *known_of, started)
         answer: Explanation = in_library_of(table, result)
         return answer
+
+    def row_constraints(self, table: Any, constraints: Any) -> tuple[Row, ...]:
+        """What a table of constraints says about each of some rows; see `counterpath.data.row_constraints`."""
+        return parse_row_constraints(self.schema_, constraints, to_pandas(table).index)
 
     def prepare(self, table: Any) -> tuple[pd.DataFrame, list[list[str]]]:
         """The rows as a pandas frame without label, and which columns of each were filled in."""
@@ -314,15 +443,75 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         result = result if plan is None else result.plan(plan)
         return asked._library.convert(result) if table is None and isinstance(asked, NativeExplanation) else result
 
+    def lasting_confidence(self, robust: float, target_class: Any = None) -> float:
+        """The confidence from which on answers mostly last: `explain(confidence=…)` is the simpler cure.
+
+        Of the training rows that the model puts into a class, it is the probability that best tells those that are
+        accepted by as many models of the family as `robust` asks from those that are not. It promises nothing for a
+        single row.
+
+        Args:
+            robust: Which share of the models that may follow is to give the wanted outcome.
+            target_class: The wanted class; by default the last one.
+
+        Raises:
+            InputError: This is a regressor, or the family is too small.
+        """
+        if self._models().family is None and self._models().explained.kind == "own":
+            self.fit_family()
+        models = self._models()
+        if models.explained.numbers:
+            raise InputError(f"{models.explained.name} is a regressor, which has no confidence; narrow target_range")
+        stability = models.stability(robust, None)
+        assert stability is not None
+        index = len(self.classes_) - 1 if target_class is None else models.explained.class_index(target_class)
+        target = Target(index, confidence=None, thresholds=self._thresholds())
+        reached = target.is_reached(models.probabilities)
+        lasts = stability.among(models.rows, reached, target)[reached]
+        advantage = target.advantage(models.probabilities[reached])
+        return float(typical_level(advantage, lasts, target.enough(advantage)).sigmoid())
+
+    def recheck(self, result: Explanation, *, model: Any = None) -> Any:
+        """Which given answers still hold for another model, and by how much the others fail it.
+
+        Args:
+            result: What `explain` returned, perhaps long ago and from another explainer.
+            model: The new model: anything that `fit` takes as a model, or an explainer that explains it. By default the
+                model of this explainer.
+
+        Returns:
+            One line for each row of the result: `answer` ("holds", "expired" or "no answer"), the probability of the
+            wanted outcome `then` and `now`, what is `decided` now, and what it `lacks`: how much probability is missing
+            to what was asked for, or how far a number is from where it must lie.
+
+        Raises:
+            InputError: The model cannot be asked, or has other classes.
+        """
+        plain = result.pandas
+        own = plain.request.get("row_constraints")
+        each = None if not own else [own[person] for person in plain._person]
+        answers = plain.counterfactuals[list(plain.schema.names)]
+        known = plain.status["status"].tolist(), plain.outcome, plain.request, each
+        found = recheck_rows(self._models(), self._thresholds(), answers, *known, model)
+        return in_library_of(result.counterfactuals, found)
+
     def predict_proba(self, table: Any) -> Any:
         """The probabilities that the explained model gives, one column a class, on the original columns.
 
         A row with a category that was never seen in training has NaN, and a warning says so.
+
+        Raises:
+            InputError: The explained model is a regressor, which has none.
         """
+        if self._models().explained.numbers:
+            raise InputError(f"{self._models().explained.name} is a regressor: it has no probabilities; use predict")
         return in_library_of(table, self._predicted(table))
 
     def predict(self, table: Any) -> Any:
-        """The class that the explained model decides for every row, by its `threshold`; NA where nothing is known."""
+        """The class that the explained model decides for every row, by its `threshold`; NA where nothing is known.
+
+        Of a regressor, the number that it predicts.
+        """
         return in_library_of(table, self.decide(self._predicted(table)))
 
     def _predicted(self, table: Any) -> pd.DataFrame:
@@ -336,17 +525,20 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         return probabilities
 
     def probabilities(self, table: Any) -> pd.DataFrame:
-        """As `predict_proba`, without a warning, and in a table of pandas."""
+        """As `predict_proba`, without a warning, and in a table of pandas; of a regressor one column, its numbers."""
         models = self._models()
         frame, _ = self.prepare(table)
         known = models.encoder.known(frame).to_numpy()
         x = models.encoder.encode(frame[known]).to(models.rows.device)
-        probabilities = np.full((len(frame), len(self.classes_)), np.nan)
+        names = [self.target_ or "prediction"] if models.explained.numbers else list(self.classes_)
+        probabilities = np.full((len(frame), len(names)), np.nan)
         probabilities[known] = models.explained.predict_proba_table(frame[known], x).double().cpu().numpy()
-        return pd.DataFrame(probabilities, index=frame.index, columns=list(models.explained.classes))
+        return pd.DataFrame(probabilities, index=frame.index, columns=names)
 
     def decide(self, probabilities: pd.DataFrame) -> pd.Series:
         """The class of every row, given what `predict_proba` says; NA for a row of NaN."""
+        if self._models().explained.numbers:
+            return probabilities.iloc[:, 0].rename(self.target_)
         best = decide(torch.tensor(probabilities.to_numpy()), self._thresholds()).tolist()
         known = probabilities.notna().all(axis=1).tolist()
         labels = [self.classes_[index] if there else pd.NA for index, there in zip(best, known, strict=True)]

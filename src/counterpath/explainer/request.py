@@ -1,17 +1,21 @@
 """What is asked for: one type for every caller, as it is recorded with the answer, and asked again."""
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from numbers import Real
 from typing import Any
 
 from counterpath.data.constraints import CONSTRAINTS, Constraints, parse_count
+from counterpath.data.row_constraints import OWN_TARGETS, merged
+from counterpath.data.rules import Rule
 from counterpath.data.schema import Number, Schema
 from counterpath.explanation import Explanation
 from counterpath.explanation.tables import ALL, PLAN, check_keep
+from counterpath.search.candidates import COSTS
 from counterpath.search.method import Method
 from counterpath.search.methods import resolve_method
+from counterpath.search.objective import parse_number_range
 from counterpath.utils.errors import InputError, choose
 
 OTHER = "other"
@@ -31,6 +35,7 @@ SEARCH_SETTINGS = (
     "tf32",
 )
 """The parameters of an Explainer on which the answers of every method depend."""
+_ASKED = ("target_class", "confidence", "time_limit", "plans", "paths", "plausibility", "closeness")
 _METHOD_SETTINGS = ("representation_layer", "ambient_metric", "uncertainty_cost")
 _SETTINGS = (*SEARCH_SETTINGS, "seed", "model", "threshold", *_METHOD_SETTINGS)
 
@@ -39,13 +44,16 @@ _SETTINGS = (*SEARCH_SETTINGS, "seed", "model", "threshold", *_METHOD_SETTINGS)
 class Request:
     """What is asked about some rows: the arguments of `Explainer.explain`, which says what each of them means.
 
+    Its table of constraints is here as `row_constraints`: one mapping a row, as `data.row_constraints` parses them.
+
     Example:
         >>> Request(target_class=">50K", confidence=0.7, lock=("age",)).to_json()["lock"]
         ['age']
     """
 
     target_class: Any = OTHER
-    confidence: float | None = None
+    confidence: float | tuple[float | None, float | None] | None = None
+    target_range: tuple[float | None, float | None] | None = None
     method: str | Method | None = None
     paths: str = ALL
     plans: int = 1
@@ -56,12 +64,22 @@ class Request:
     stay_within: Mapping[str, Any] = field(default_factory=dict)
     max_changes: int | None = None
     feature_costs: Mapping[str, Number] = field(default_factory=dict)
+    rules: Iterable[Any] = ()
+    causes: Any = ()
+    row_constraints: Sequence[Mapping[str, Any]] = ()
     time_limit: float | int | None = None
+    plausibility: float = 0.95
+    closeness: str = "l1"
+    robust: float | None = None
+    noise: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("lock", "unlock"):
             names = getattr(self, name) or ()
             object.__setattr__(self, name, (names,) if isinstance(names, str) else tuple(names))  # one alone will do
+        rules = (self.rules,) if isinstance(self.rules, str | Rule) else self.rules or ()
+        object.__setattr__(self, "rules", tuple(str(each) if isinstance(each, Rule) else each for each in rules))
+        object.__setattr__(self, "row_constraints", tuple(self.row_constraints))
         for name, empty in vars(Constraints()).items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, empty)
@@ -70,8 +88,18 @@ class Request:
         check_keep(self.paths)
         parse_count("plans", self.plans)
         given = self.confidence
-        if given is not None and (not isinstance(given, Real) or not 0 < given < 1):
+        if isinstance(given, list | tuple):
+            object.__setattr__(self, "confidence", parse_number_range("confidence", given, probability=True))
+        elif given is not None and (not isinstance(given, Real) or not 0 < given < 1):
             raise InputError(f"a confidence lies between 0 and 1; given {self.confidence!r}, try 0.5")
+        if self.target_range is not None:
+            object.__setattr__(self, "target_range", parse_number_range("target_range", self.target_range))
+        share = self.plausibility
+        if not isinstance(share, Real) or not 0 < share <= 1:
+            raise InputError(f"plausibility is a share of real rows, above 0 and up to 1; given {share!r}, try 0.95")
+        choose("closeness", self.closeness, COSTS)
+        _check_share("robust", self.robust, "models", below_one=True)
+        _check_share("noise", self.noise, "deviations", below_one=False)
         if self.time_limit is not None and not self.time_limit > 0:
             raise InputError(f"the time limit must be a positive number of seconds; given {self.time_limit!r}")
 
@@ -83,6 +111,28 @@ class Request:
         """
         return Constraints.of(schema, **{name: getattr(self, name) for name in CONSTRAINTS})
 
+    def check_rows(self, schema: Schema, count: int) -> None:
+        """Check the constraints of each row's own.
+
+        Raises:
+            InputError: They are not as many as there are rows, or cannot be used; the message says of which row.
+        """
+        if not self.row_constraints:
+            return
+        if len(self.row_constraints) != count:
+            raise InputError(
+                f"there are constraints of {len(self.row_constraints)} rows for {count} rows; expected one each"
+            )
+        together = self.constraints(schema)
+        first = {repr(row): number for number, row in reversed([*enumerate(self.row_constraints)])}
+        for number in first.values():  # equal ones are looked at once
+            row = self.row_constraints[number]
+            try:
+                merged(together, row, schema)
+                replace(self, row_constraints=(), **{name: row[name] for name in OWN_TARGETS if name in row})
+            except InputError as error:
+                raise InputError(f"row_constraints[{number}]: {error}") from error
+
     def to_json(self) -> dict[str, Any]:
         """As values of JSON, from which `from_json` makes an equal request; a method of the user's own by its name."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
@@ -91,9 +141,24 @@ class Request:
             "method": method,
             "lock": list(self.lock),
             "unlock": list(self.unlock),
+            "rules": list(self.rules),
+            "causes": self._plain_causes(),
+            "row_constraints": [dict(row) for row in self.row_constraints],
+            "confidence": list(self.confidence) if isinstance(self.confidence, tuple) else self.confidence,
+            "target_range": None if self.target_range is None else list(self.target_range),
             "ranges": _plain_ranges(self.ranges),
             "stay_within": _plain_ranges(self.stay_within),
         }
+
+    def _plain_causes(self) -> Any:
+        """The causes as JSON has them: texts and pairs, whatever graph they are."""
+        if isinstance(self.causes, Mapping):
+            return dict(self.causes)
+        given = self.causes.edges if hasattr(self.causes, "edges") else self.causes or ()
+        given = given() if callable(given) else given
+        return (
+            [given] if isinstance(given, str) else [each if isinstance(each, str) else list(each[:2]) for each in given]
+        )
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Request":
@@ -117,7 +182,12 @@ class Request:
 def record(request: Request, constraints: Constraints, method: Method, settings: Mapping[str, Any]) -> dict[str, Any]:
     """A request as it is kept with its answer: what was asked for, and the settings on which the answer depends."""
     plain = request.to_json()
-    asked = {name: plain[name] for name in ("target_class", "confidence", "time_limit", "plans", "paths")}
+    asked = {name: plain[name] for name in _ASKED}
+    if request.row_constraints:
+        asked["row_constraints"] = plain["row_constraints"]
+    for name in ("target_range", "robust", "noise"):
+        if plain[name] is not None:
+            asked[name] = plain[name]
     matters = [name for name in _SETTINGS if name not in _METHOD_SETTINGS or name in method.settings]
     return {"method": method.name, **asked, **constraints.to_json(), **{name: settings[name] for name in matters}}
 
@@ -154,6 +224,15 @@ def recorded_request(
         assert isinstance(asked, Explanation)
         table = (asked.plan(1) if asked.plans > 1 else asked).pandas.factuals
     return table, request, recorded.get(PLAN)
+
+
+def _check_share(name: str, share: Any, of: str, *, below_one: bool) -> None:
+    if share is None:
+        return
+    good = isinstance(share, Real) and not isinstance(share, bool) and 0 < float(share) <= 1
+    if not good or (below_one and share == 1):
+        reach = "above 0 and below 1" if below_one else "above 0 and up to 1"
+        raise InputError(f"{name} is a share of {of}, {reach}; given {share!r}, try 0.9")
 
 
 def _plain_ranges(ranges: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,28 +1,35 @@
 """From a request to paths: which rows are searched for, by which method, and what became of each."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pandas as pd
 import torch
 from torch import Tensor
 
-from counterpath.data.constraints import Constraints
+from counterpath.data.constraints import Bounds, Constraints
+from counterpath.data.row_constraints import OWN_TARGETS, merged
+from counterpath.data.ruleset import RuleSet
 from counterpath.data.status import BindingConstraint, Cause, Status, StatusCode
 from counterpath.explainer.request import OTHER, Request
 from counterpath.explanation.tables import END
 from counterpath.fitting.fitted import FittedModels
 from counterpath.models.explained import Thresholds, decide
 from counterpath.models.latent import context_for
+from counterpath.search.actions import cheapest_actions
 from counterpath.search.conflicts import binding_constraints
 from counterpath.search.feasible import FeasibleSet
 from counterpath.search.method import Method, SearchOptions
-from counterpath.search.methods import ROWS_AT_ONCE
-from counterpath.search.objective import Target
+from counterpath.search.methods import ROWS_AT_ONCE, search
+from counterpath.search.objective import NumberTarget, Target
 from counterpath.search.paths import Paths
 from counterpath.search.plans import Plans, one_plan, several_plans
+from counterpath.search.stability import Stability, share_of
 from counterpath.search.staging import stage
 from counterpath.search.traverse import StopReason
+from counterpath.search.validity import without_broken
 from counterpath.utils.devices import map_blocks
 from counterpath.utils.errors import InputError
 
@@ -31,6 +38,9 @@ _CAUSES = {
     StopReason.NO_WAY_DOWN: Cause.FLAT,
     StopReason.NOT_FINITE: Cause.NOT_FINITE,
 }
+_FOUND = Status(StatusCode.FOUND)
+_MORE_REFUSALS = (3, 12)
+"""How many times as many models may refuse, and one more, where nothing lasts: each is a search for these rows."""
 _NO_PLAN = {
     timed_out: Status(StatusCode.NO_OTHER_PLAN, Cause.TIME if timed_out else Cause.NONE) for timed_out in (False, True)
 }
@@ -86,6 +96,23 @@ class Solver:
     thresholds: Thresholds | None = None
 
     def __post_init__(self) -> None:
+        request, explained = self.request, self.models.explained
+        if explained.numbers:
+            if request.target_range is None:
+                raise InputError(
+                    f"{explained.name} is a regressor: say which numbers are wanted, target_range=(low, high), either "
+                    "of them None for an open end"
+                )
+            if request.confidence is not None:
+                raise InputError(
+                    f"confidence is {request.confidence!r}, and {explained.name} is a regressor, which has no "
+                    "probabilities; leave it out, and give target_range=(low, high)"
+                )
+        elif request.target_range is not None:
+            raise InputError(
+                f"target_range is {request.target_range!r}, and {explained.name} predicts classes; for a range of a "
+                "probability give confidence=(low, high), for a regressor fit with task='regression'"
+            )
         if self.method.returns_training_rows and not self.options.allow_copies:
             raise InputError(
                 f"method {self.method.name!r} returns training rows, and allow_copies=False forbids them: "
@@ -96,6 +123,8 @@ class Solver:
     def target_index(self) -> int | None:
         """The index of the target class; None for any class but the present one."""
         explained, wanted = self.models.explained, self.request.target_class
+        if explained.numbers and wanted == OTHER:
+            return 0
         return None if wanted == OTHER and OTHER not in explained.classes else explained.class_index(wanted)
 
     def solve(self, frame: pd.DataFrame, index: Tensor) -> Iterator[tuple[Group, Paths]]:
@@ -114,38 +143,129 @@ class Solver:
         Raises:
             InputError: A range holds no category of the training rows.
         """
+        for solver, some in self._by_target(index):
+            yield from solver._solve(frame.iloc[some.cpu().numpy()], index[some])
+
+    def _by_target(self, index: Tensor) -> Iterator[tuple["Solver", Tensor]]:
+        """Which rows have a target of their own, and what solves for them; by their position."""
+        every = torch.arange(len(index), device=index.device)
+        rows = self.request.row_constraints
+        if not rows:
+            yield self, every
+            return
+        targets: dict[str, tuple[dict[str, Any], list[int]]] = {}
+        for position, row in enumerate(index.tolist()):
+            own = {name: rows[row][name] for name in OWN_TARGETS if name in rows[row]}
+            targets.setdefault(repr(sorted(own.items(), key=str)), (own, []))[1].append(position)
+        for own, some in targets.values():
+            solver = replace(self, request=replace(self.request, **own)) if own else self
+            yield solver, every[torch.tensor(some, device=index.device)]
+
+    def _own_constraints(self, index: Tensor) -> list[Constraints]:
+        """The constraints of each row, of which equal ones are the same object."""
+        rows, schema = self.request.row_constraints, self.models.encoder.schema
+        if not rows:
+            return [self.constraints] * len(index)
+        known: dict[str, Constraints] = {}
+        found = []
+        for row in index.tolist():
+            key = repr(sorted(rows[row].items(), key=str))
+            if key not in known:
+                known[key] = merged(self.constraints, rows[row], schema)
+            found.append(known[key])
+        return found
+
+    def _bounds(self, frame: pd.DataFrame, x: Tensor, each: Sequence[Constraints]) -> Bounds:
+        """The bounds of all rows, by their own constraints."""
+        encoder, different = self.models.encoder, {id(one): one for one in each}
+        if len(different) == 1:
+            return each[0].bounds(encoder, frame, x)
+        lower, upper, locked = torch.empty_like(x), torch.empty_like(x), torch.zeros_like(x, dtype=torch.bool)
+        hopeless: dict[int, str] = {}
+        for key, one in different.items():
+            some = [position for position, other in enumerate(each) if id(other) == key]
+            rows = torch.tensor(some, device=x.device)
+            part = one.bounds(encoder, frame.iloc[some], x[rows])
+            lower[rows], upper[rows], locked[rows] = part.lower, part.upper, part.locked
+            hopeless |= {some[row]: why for row, why in part.hopeless.items()}
+        return Bounds(lower, upper, locked, hopeless)
+
+    def _solve(self, frame: pd.DataFrame, index: Tensor) -> Iterator[tuple[Group, Paths]]:
+        """The same for rows that have one target, but for the class that they are in now."""
         models, constraints, target_index = self.models, self.constraints, self.target_index
+        each = self._own_constraints(index)
         x = models.encoder.encode(frame).to(models.rows.device)
-        bounds, costs = constraints.bounds(models.encoder, frame, x), constraints.weights(models.encoder)
+        bounds, costs = self._bounds(frame, x, each), constraints.weights(models.encoder)
+        rules, schema = constraints.ruleset(models.encoder), models.encoder.schema
+        graph = constraints.graph(schema)
+        effects = None if graph is None else models.effects(graph, constraints.always_follow(schema))
         probabilities = models.explained.predict_proba_table(frame, x)
         predicted = decide(probabilities, self.thresholds)
         hopeless = torch.zeros_like(predicted, dtype=torch.bool)
         hopeless[list(bounds.hopeless)] = True
-        inside, like = bounds.hold(x), self._reconstructed(x) if constraints.ranges else x
+        inside, like = bounds.hold(x), self._reconstructed(x) if any(one.ranges for one in each) else x
+        if rules is not None:
+            inside &= rules.hold(x, x)
+            for row, broken in self._unlawful(rules, x, bounds, like).items():
+                bounds.hopeless.setdefault(row, broken)
+                hopeless[row] = True
         for present in [0] if target_index is not None else predicted.unique().tolist():
             member = torch.ones_like(predicted, dtype=torch.bool) if target_index is not None else predicted == present
-            target = Target(
-                present if target_index is None else target_index,
-                other=target_index is None,
-                confidence=self.request.confidence,
-                thresholds=self.thresholds,
-            )
+            target = self._target(present, target_index)
             already = target.is_reached(probabilities) & inside
+            if self.options.stability is not None:
+                rows = already.nonzero()[:, 0]
+                lasts = self.options.stability.holds(x[rows], x[rows], target, models.explained.predict_proba)
+                already = already.index_copy(0, rows, lasts)
             for rows in (member & hopeless, member & already & ~hopeless, member & ~already & ~hopeless):
                 for some in rows.nonzero()[:, 0].split(max(ROWS_AT_ONCE // self.request.plans, 1)):
                     if len(some):
                         why = [bounds.hopeless.get(row, "") for row in some.tolist()]
                         box = None if why[0] else bounds.at(some)
-                        feasible = FeasibleSet.of(models.encoder, x[some], box, costs, like=like[some])
                         stays = bool(why[0]) or bool(already[some[0]])
+                        laws: dict[str, Any] = {} if stays else {"rules": rules, "effects": effects}
+                        feasible = FeasibleSet.of(models.encoder, x[some], box, costs, like=like[some], **laws)
                         # No variable here may hold the paths of a group while the next one is searched for.
                         yield self._group(
-                            *(self._stay(feasible, target, why) if stays else self._search(feasible, target)),
+                            *(
+                                self._stay(feasible, target, why)
+                                if stays
+                                else self._search(feasible, target, [each[row] for row in some.tolist()])
+                            ),
                             feasible,
                             probabilities[some],
                             index[some],
                             target,
                         )
+
+    def _target(self, present: int, target_index: int | None) -> Target:
+        """What rows of a class, or all rows, are to become."""
+        if self.request.target_range is not None:
+            low, high = self.request.target_range
+            ends = -math.inf if low is None else low, math.inf if high is None else high
+            return NumberTarget(low=ends[0], high=ends[1], spread=self.models.spread)
+        return Target(
+            present if target_index is None else target_index,
+            other=target_index is None,
+            confidence=self.request.confidence,
+            thresholds=self.thresholds,
+        )
+
+    def _unlawful(self, rules: RuleSet, x: Tensor, bounds: Bounds, like: Tensor) -> dict[int, str]:
+        """By row which rules it breaks, if nothing that may change mends that."""
+        broken = rules.broken(x, x)
+        rows = [row for row in broken.any(1).nonzero()[:, 0].tolist() if row not in bounds.hopeless]
+        if not rows:
+            return {}
+        some = torch.tensor(rows, device=x.device)
+        feasible = FeasibleSet.of(self.models.encoder, x[some], bounds.at(some), like=like[some], rules=rules)
+        left = rules.broken(feasible.factual, feasible.origin)
+        found = {}
+        for row, still in zip(rows, left, strict=True):
+            names = [f"“{rules.texts[index]}”" for index in still.nonzero()[:, 0].tolist()]
+            if names:
+                found[row] = f"It breaks the rule {' and '.join(names)}, and nothing that may change mends that."
+        return found
 
     def _reconstructed(self, x: Tensor) -> Tensor:
         """What the generative model makes of rows: with which probability each category."""
@@ -164,12 +284,10 @@ class Solver:
         status = [one for one in each for _ in range(self.request.plans)]
         return Plans(paths, exists, torch.zeros_like(exists)), status
 
-    def _search(self, feasible: FeasibleSet, target: Target) -> tuple[Plans, list[Status]]:
+    def _search(
+        self, feasible: FeasibleSet, target: Target, constraints: Sequence[Constraints]
+    ) -> tuple[Plans, list[Status]]:
         request, options = self.request, self.options
-
-        def probability(x: Tensor) -> Tensor:
-            return target.probability(self.models.explained.predict_proba(x))
-
         # What is missing stays missing, and nobody becomes somebody whom nobody has seen; rather that than nothing.
         kept = feasible.keep_gaps()
         tries = [(kept, options)] if kept is feasible else [(kept, options), (feasible, options)]
@@ -182,44 +300,137 @@ class Solver:
             rows = stuck.nonzero()[:, 0]
             if len(rows) and not options.should_stop():
                 plans = plans.replace_rows(rows, self._plans(within.at(rows), target, how), request.plans)
+        plans, fragile = self._rather_fragile(plans, tries[-1][0], target, tries[-1][1])
         paths = plans.paths
         missed = (~paths.found & plans.exists & (paths.reason != StopReason.OUT_OF_TIME)).nonzero()[:, 0]
         binding: dict[int, list[BindingConstraint]] = {}
         if len(missed):
             wide, ends = feasible.repeat(request.plans).at(missed), paths.x[paths.last[missed]]
-            found = binding_constraints(wide, ends, probability, self.constraints)
+            own = [constraints[row // request.plans] for row in missed.tolist()]
+            found = binding_constraints(wide, ends, self.models.explained.predict_proba, target, own)
             binding = dict(zip(missed.tolist(), found, strict=True))
-        return plans, self._statuses(paths, feasible.repeat(request.plans), binding)
+        status = self._statuses(paths, feasible.repeat(request.plans), binding)
+        return plans, self._with_shares(status, paths, target, fragile)
+
+    def _rather_fragile(
+        self, plans: Plans, feasible: FeasibleSet, target: Target, options: SearchOptions
+    ) -> tuple[Plans, Tensor]:
+        """The same with what comes nearest to lasting, for rows that have nothing that lasts; and which rows that is.
+
+        More and more models may refuse, until something is found; at last any number, and any deviation may be fatal.
+        """
+        stability, count = options.stability, self.request.plans
+        fragile = torch.zeros_like(plans.exists)
+        if stability is None:
+            return plans, fragile
+        rungs: list[Stability | None] = [None]
+        if stability.members is not None:
+            size = len(stability.members)
+            refusals = [int((stability.allowed[0] + 1) * each) for each in _MORE_REFUSALS]
+            rungs = [*(stability.relaxed(each) for each in refusals if each < size), None]
+        for rung in rungs:
+            paths = plans.paths
+            late = (paths.reason == StopReason.OUT_OF_TIME).view(-1, count).any(1)
+            rows = (~paths.found.view(-1, count).any(1) & ~late).nonzero()[:, 0]
+            if len(rows) == 0 or options.should_stop():
+                break
+            others = self._plans(feasible.at(rows), target, replace(options, stability=rung))
+            found = others.paths.found.view(-1, count).any(1)
+            chosen = (rows[found][:, None] * count + torch.arange(count, device=rows.device)).flatten()
+            some = found.nonzero()[:, 0]
+            kept = (some[:, None] * count + torch.arange(count, device=rows.device)).flatten()
+            part = Plans(others.paths.select(kept), others.exists[kept], others.timed_out[kept])
+            plans = plans.replace_rows(rows[found], part, count)
+            fragile[chosen] = True
+        return plans, fragile
+
+    def _with_shares(self, status: list[Status], paths: Paths, target: Target, fragile: Tensor) -> list[Status]:
+        """The same with the share of the family's models that give every row that is returned the wanted outcome."""
+        stability = self.options.stability
+        if stability is None:
+            return status
+        shares: list[float | None] = [None] * len(status)
+        if stability.members is not None:
+            shares = share_of(stability.members, paths.x[paths.last], target).tolist()
+        each = zip(status, shares, fragile.tolist(), strict=True)
+        return [
+            replace(one, share=share, code=StatusCode.FRAGILE if weak and one.code.found else one.code)
+            for one, share, weak in each
+        ]
 
     def _plans(self, feasible: FeasibleSet, target: Target, options: SearchOptions) -> Plans:
-        """The plans of every row."""
-        max_changes = self.constraints.max_changes
+        """The plans of every row; what must last is searched for under few models first, see `Stability.rounds`."""
+        stability, count = options.stability, self.request.plans
+        if stability is None:
+            return self._plans_once(feasible, target, options)
+        every = replace(stability, chosen=self.method.chooses_features)
+        rows, plans = torch.arange(len(feasible), device=feasible.factual.device), None
+        for few in every.rounds(self.models.rows, self.models.probabilities, target):
+            found = self._plans_once(feasible.at(rows), target, replace(options, stability=few))
+            plans = found if plans is None else plans.replace_rows(rows, found, count)
+            ends, origin = found.paths.x[found.paths.last], feasible.at(rows).repeat(count).origin
+            lasts = every.holds(ends, origin, target, self.models.explained.predict_proba)
+            rows = rows[(found.paths.found & ~lasts).view(-1, count).any(1)]
+            if few is every or len(rows) == 0:
+                break
+        assert plans is not None
+        return plans
 
-        def search(within: FeasibleSet) -> Paths:
-            return self.models.search(self.method, within, target, options)
+    def _plans_once(self, feasible: FeasibleSet, target: Target, options: SearchOptions) -> Plans:
+        """The plans of every row, under what the options ask."""
+        max_changes, whole = self.constraints.max_changes, self.method.respects_limits
+
+        def look(within: FeasibleSet) -> Paths:
+            limit = max_changes if whole else None
+            problem = self.models.problem(self.method, within, target, options, limit)
+            found = search(self.method, problem)
+            if within.effects is None or self.method.returns_training_rows:
+                return found
+            return cheapest_actions(problem.validator, within, found)
 
         def probability(x: Tensor) -> Tensor:
-            return target.probability(self.models.explained.predict_proba(x))
+            return target.score(self.models.explained.predict_proba(x))
 
         if self.request.plans > 1:
             count = self.request.plans
-            return several_plans(search, feasible, probability, count=count, max_changes=max_changes)
-        paths = one_plan(search, feasible, probability, max_changes)
+            return several_plans(
+                look, feasible, probability, count=count, max_changes=max_changes, respects_limits=whole
+            )
+        paths = look(feasible) if whole else one_plan(look, feasible, probability, max_changes)
         return Plans(paths, torch.ones_like(paths.found), torch.zeros_like(paths.found))
 
     def _statuses(
         self, paths: Paths, feasible: FeasibleSet, binding: Mapping[int, Sequence[BindingConstraint]]
     ) -> list[Status]:
         """What became of every row."""
-        reasons = [StopReason(code) for code in paths.reason.tolist()]
-        unseen = self.models.combinations.names(paths.x[paths.last], feasible.origin)
-        each = enumerate(zip(reasons, paths.fallback.tolist(), paths.gap.tolist(), unseen, strict=True))
-        return [
-            Status(StatusCode.CROSSES_GAP if gap else StatusCode.FOUND, fallback=fallback, unseen_pairs=tuple(pairs))
-            if reason is StopReason.CONFIDENCE_REACHED
-            else self._not_found(reason, binding.get(row, ()))
-            for row, (reason, fallback, gap, pairs) in each
-        ]
+        status = [_FOUND] * len(paths.reason)
+        plain = paths.found & ~(paths.fallback | paths.gap | paths.implausible)
+        rows = plain.nonzero()[:, 0]
+        unseen = self.models.combinations.count(paths.x[paths.last[rows]], feasible.origin[rows]) > 0
+        others = torch.cat([rows[unseen], (~plain).nonzero()[:, 0]])
+        names = self.models.combinations.names(paths.x[paths.last[others]], feasible.origin[others])
+        said = (paths.reason, paths.fallback, paths.gap, paths.implausible)
+        each = zip(others.tolist(), *(flags[others].tolist() for flags in said), names, strict=True)
+        for row, reason, fallback, gap, implausible, pairs in each:
+            if reason != StopReason.CONFIDENCE_REACHED:
+                status[row] = self._not_found(StopReason(reason), binding.get(row, ()))
+                continue
+            code = StatusCode.CROSSES_GAP if gap else StatusCode.IMPLAUSIBLE if implausible else StatusCode.FOUND
+            status[row] = Status(code, fallback=fallback, unseen_pairs=tuple(pairs))
+        return self._with_rules(status, paths, feasible) if feasible.ruled else status
+
+    def _with_rules(self, status: list[Status], paths: Paths, feasible: FeasibleSet) -> list[Status]:
+        """The same with what follows from the changes of each row, and which rules it breaks as it is."""
+        end, names = paths.x[paths.last], feasible.encoder.schema.names
+        follow = (feasible.encoder.changed(feasible.origin, end) & ~feasible.actions(end)).tolist()
+        some = [tuple(name for name, is_it in zip(names, row, strict=True) if is_it) for row in follow]
+        status = [replace(one, follows=each) for one, each in zip(status, some, strict=True)]
+        rules = feasible.rules
+        if rules is None:
+            return status
+        broken = rules.broken(feasible.origin, feasible.origin).tolist()
+        texts = [tuple(text for text, is_it in zip(rules.texts, row, strict=True) if is_it) for row in broken]
+        return [replace(one, broken=each) for one, each in zip(status, texts, strict=True)]
 
     def _not_found(self, reason: StopReason, binding: Sequence[BindingConstraint]) -> Status:
         if reason is StopReason.OUT_OF_TIME:
@@ -242,9 +453,13 @@ class Solver:
             self.models.problem(self.method, feasible, target, self.options).validator,
         )
         paths = validator.from_origin(feasible.repeat(count), plans.paths)
+        if feasible.ruled:
+            paths = without_broken(validator, feasible.repeat(count), paths)
         steps = torch.bincount(paths.row, minlength=len(status)) - 1
         if self.options.staged and self.request.paths != END and not self.method.returns_training_rows:
             paths = stage(validator, feasible.repeat(count), paths)
+            if feasible.ruled:
+                paths = without_broken(validator, feasible.repeat(count), paths)
         each = zip(status, plans.exists.tolist(), plans.timed_out.tolist(), strict=True)
         whole = tuple(one if exists else _NO_PLAN[timed_out] for one, exists, timed_out in each)
         group = Group(

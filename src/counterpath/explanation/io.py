@@ -228,6 +228,9 @@ STATUS_TYPES = {
     "fallback": pa.bool_(),
     "binding": pa.list_(pa.struct({"kind": pa.string(), "feature": pa.string(), "reach": pa.float64()})),
     "unseen": pa.list_(pa.string()),
+    "follows": pa.list_(pa.string()),
+    "share": pa.float64(),
+    "retrained": pa.list_(pa.int64()),
     "imputed": pa.list_(pa.string()),
 }
 """The types of the columns of a status that are not text: a list that is empty in every row does not say its own."""
@@ -240,7 +243,7 @@ def write_parquet(table: pd.DataFrame, path: Path) -> Path:
     try:
         typed = pa.Table.from_pandas(table)
         for name in STATUS_TYPES.keys() & set(table.columns):
-            values = pa.array(table[name].tolist(), STATUS_TYPES[name])
+            values = pa.array(table[name].tolist(), STATUS_TYPES[name], from_pandas=name == "share")
             typed = typed.set_column(typed.column_names.index(name), name, values)
         with atomic(path) as temporary:
             parquet.write_table(typed, temporary)

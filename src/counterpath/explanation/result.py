@@ -23,7 +23,7 @@ from counterpath.data.status import FOUND, StatusCode
 from counterpath.explanation import io, summary, tables, wording
 from counterpath.explanation.milestones import MOST, choose_points, list_milestones, steps_between
 from counterpath.explanation.summary import By
-from counterpath.explanation.tables import BY_ROW, FILE, FRAMES, MILESTONES, PATH_BACK, PLAN, keep_of
+from counterpath.explanation.tables import BY_ROW, FILE, FRAMES, MILESTONES, PATH_BACK, PLAN, ROW_CONSTRAINTS, keep_of
 from counterpath.explanation.wording import Person, group_by_person
 from counterpath.utils.errors import InputError
 from counterpath.utils.files import atomic, write_text
@@ -78,7 +78,8 @@ class Explanation:
             counterfactual, a list of `kind`, `feature` and `reach`, as of `BindingConstraint`; empty where there is
             one, or nothing is known), `unseen` (pairs of features whose values nobody has together, where nothing
             else was found) and `imputed` (a list of the columns that were filled in).
-        outcome: For each row `class_before`, `probability_before`, `class_after` and `probability_after`: what the real
+        outcome: For each row `class_before`, `probability_before`, `class_after` and `probability_after` (of a
+            regressor, the numbers it predicts, and how near they are to the asked range: 1 is within): what the real
             model predicts for the row as asked and as returned, and how probable it finds the *target*. Nothing is
             predicted for a row with an unknown category.
         changed: For each row and feature, whether it changed.
@@ -244,11 +245,15 @@ class Explanation:
         lines = [np.asarray(self._path_positions.get(row, ()), dtype=int) for row in positions]
         numbers = np.repeat(np.arange(len(lines)), [len(steps) for steps in lines])  # positions among the chosen rows
         paths = self.paths.iloc[np.concatenate([*lines, np.empty(0, int)])].assign(row=numbers)
+        request = self.request if request is None else request
+        if request.get(ROW_CONSTRAINTS):
+            people = dict.fromkeys(int(self._person[position]) for position in positions)
+            request = {**request, ROW_CONSTRAINTS: [request[ROW_CONSTRAINTS][person] for person in people]}
         return replace(
             self,
             **frames if index is None else {name: frame.set_axis(index) for name, frame in frames.items()},
             paths=paths.astype({"row": self.paths["row"].dtype}).reset_index(drop=True),
-            request=self.request if request is None else request,
+            request=request,
             compute_measures=lambda: self._measures.iloc[positions],
         )
 
@@ -358,7 +363,10 @@ class Explanation:
 
     def _describe(self, positions: Iterable[int]) -> list[wording.Row]:
         classes = len(self.quality["coverage"]["class"]) if "coverage" in self.quality else 0
-        return wording.describe_rows(self._frames(list(positions)), self.schema, self.request, classes)
+        positions = list(positions)
+        own = self.request.get(ROW_CONSTRAINTS)
+        each = [own[self._person[position]] for position in positions] if own else None
+        return wording.describe_rows(self._frames(positions), self.schema, self.request, classes, each)
 
     def _people(self, most: int, steps: bool = False, *, rejected_first: bool = False) -> list[Person]:
         """The first people, at least one, whole: with all their plans, and the steps of each if they are wanted.
@@ -451,6 +459,8 @@ class Explanation:
     def from_json(cls, source: str | Path) -> "Explanation":
         """The explanation in a text that `to_json` wrote, or in the file that holds it."""
         frames, rest = io.loads(source)
+        if "status" in frames:
+            frames["status"] = tables.with_new_columns(frames["status"])
         try:
             fields: dict[str, Any] = {name: frames[name] for name in FRAMES} | {name: rest[name] for name in _BESIDE}
             return cls(**fields, schema=Schema.from_json(rest["schema"]), compute_measures=frames["measures"])

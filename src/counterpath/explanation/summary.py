@@ -25,6 +25,8 @@ show without losing its reader, and enough for the days of a week."""
 _EDGE_DIGITS = 4  # of a number at which groups are cut: fewer would round years and most prices, more are noise
 _MOST_NAMED = 3  # features that change most: a cell of a table has no room for more
 
+LASTING = ("valid_after", "valid_noise")
+"""What tables have the mean of beside that, where it is known how long answers last."""
 COSTS = ("l0", "l1", "l2_sq", "ld_sq", "copy", "violation", "steps")
 """What a summary has the mean of."""
 MEANS = ("l0", "l1", "l2_sq", "ld_sq", "copy", "violation", "ynn", "confidence", "steps")
@@ -41,12 +43,13 @@ By: TypeAlias = str | Sequence[str] | pd.Series
 def summarise(result: "Explanation", by: By | None = None) -> pd.DataFrame:
     """One row over all rows of an explanation, or for each group of them; see `Explanation.summary`."""
     plans = ["plans"] if result.plans > 1 else []
-    columns = ["n", "explained", "found", "gaps", *plans, *COSTS, "changes most"]
+    costs_shown = (*COSTS, *lasting(result))
+    columns = ["n", "explained", "found", "gaps", *plans, *costs_shown, "changes most"]
     status, costs = result.status["status"].reset_index(drop=True), result.measures().reset_index(drop=True)
     changed = result.changed[list(result.schema.names)].reset_index(drop=True)
     if "steps" not in costs and len(result.paths):  # those of the search, however much of a path is kept
         costs = costs.assign(steps=result.paths.groupby("row")["step"].max().reindex(range(len(costs))))
-    costs = costs.reindex(columns=list(COSTS)).astype(float)
+    costs = costs.reindex(columns=list(costs_shown)).astype(float)
     index, group = pd.Index(["all"]), np.zeros(len(status), dtype=int)
     if by is not None:
         keys = group_keys(result, by)
@@ -56,6 +59,18 @@ def summarise(result: "Explanation", by: By | None = None) -> pd.DataFrame:
     titles = wording.titles(result.schema)
     each = [_summarise(status[rows], costs[rows], changed[rows], result._person[rows], titles) for rows in members]
     return pd.DataFrame(each, index=index, columns=columns)
+
+
+def lasting(*results: "Explanation") -> tuple[str, ...]:
+    """Which measures of how long answers last a table has: those of models where there are any, or what was asked."""
+    known = [name for name in LASTING if any(_is_known(result, name) for result in results)]
+    return tuple(known)
+
+
+def _is_known(result: "Explanation", name: str) -> bool:
+    measured = result.measures()
+    shown = name == "valid_after" or result.request.get("noise") is not None or _is_known(result, "valid_after")
+    return shown and name in measured and bool(measured[name].notna().any())
 
 
 def _summarise(
@@ -232,7 +247,8 @@ def comparison_table(
             )
     found = {name: result.status["status"].isin(FOUND).to_numpy() for name, result in results.items()}
     shared = np.logical_and.reduce(list(found.values()))
-    rows = [_compare(result, found[name], shared if common else found[name]) for name, result in results.items()]
+    means = (*MEANS, *lasting(*results.values()))
+    rows = [_compare(result, found[name], shared if common else found[name], means) for name, result in results.items()]
     took = seconds or {name: float(result.provenance.get("seconds", np.nan)) for name, result in results.items()}
     table = pd.DataFrame(rows, index=pd.Index(list(results), name="method"))
     return table.assign(seconds=[took[name] for name in results])
@@ -250,12 +266,14 @@ def both_tables(
     return own if len(results) == 1 else own | {COMMON: common}
 
 
-def _compare(result: "Explanation", found: NDArray[np.bool_], over: NDArray[np.bool_]) -> dict[str, Any]:
+def _compare(
+    result: "Explanation", found: NDArray[np.bool_], over: NDArray[np.bool_], measures: Sequence[str]
+) -> dict[str, Any]:
     """One row of a table of methods, with means over some rows."""
     status, searched = result.status["status"], int(result.status["status"].isin(_SEARCHED).sum())
     local = found & ~result.status["fallback"].to_numpy(bool)
     counts = {"flip ratio": found, "local": local, "gaps": (status == StatusCode.CROSSES_GAP).to_numpy()}
-    means = result.measures().reindex(columns=list(MEANS)).astype(float)[over].mean()
+    means = result.measures().reindex(columns=list(measures)).astype(float)[over].mean()
     return {
         "n": int(over.sum()),
         **{name: float(rows.sum() / searched) if searched else np.nan for name, rows in counts.items()},

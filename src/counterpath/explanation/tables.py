@@ -13,7 +13,11 @@ from counterpath.data.schema import Feature, Schema
 from counterpath.data.status import StatusCode
 from counterpath.utils.errors import InputError, choose
 
-STATUS = ("status", "reason", "fallback", "binding", "unseen", "imputed")
+STATUS = ("status", "reason", "fallback", "binding", "unseen", "follows", "share", "retrained", "imputed")
+_NEW = ("share", "retrained")
+"""The columns of a status that explanations from before do not have."""
+ROW_CONSTRAINTS = "row_constraints"
+"""The part of a request that has what was asked for each row alone."""
 OUTCOME = ("class_before", "probability_before", "class_after", "probability_after")
 PATH_FRONT = ("row", "step")
 PATH_BACK = ("probability", "uncertainty", "length", "map_x", "map_y")
@@ -42,6 +46,14 @@ KEEPS = {
     END: "nothing but its end, which is the counterfactual",
 }
 """What can be kept of a path."""
+
+
+def with_new_columns(status: pd.DataFrame) -> pd.DataFrame:
+    """A status that was written before there were models that may follow, with nothing said of them."""
+    if not set(_NEW).isdisjoint(status.columns) or not set(STATUS) - set(_NEW) <= set(status.columns):
+        return status
+    nothing: pd.Series = pd.Series([[] for _ in range(len(status))], index=status.index, dtype=object)
+    return status.assign(share=np.nan, retrained=nothing)[list(STATUS)]
 
 
 def feature_columns(features: Iterable[str], reserved: Sequence[str]) -> dict[str, str]:

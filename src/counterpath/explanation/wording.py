@@ -26,6 +26,7 @@ OTHER = "other"
 _ALL_DIGITS = 17  # with these every float64 has a text of its own
 _LARGEST, _SMALLEST = 1e16, 1e-7
 """Numbers between them are written without an exponent: up to the first float64 has all digits of whole numbers."""
+_PREDICTED_DIGITS = 4  # of a number that a regressor predicts: more than any regressor knows
 _CHANGES_IN_A_LINE = 6  # more do not fit into one line of a terminal
 _BINDING_IN_A_SENTENCE = 3  # those that cost most; a sentence that names more is not read to its end
 
@@ -151,6 +152,27 @@ def shortfall(reached: float, asked: float) -> str:
         if texts[0] != texts[1]:
             break
     return f"{texts[0]}, where {texts[1]} was asked"
+
+
+def predicted(schema: Schema | None, number: Any) -> str:
+    """A number that a regressor predicts, with its unit; "–" if there is none."""
+    if number is None or number is pd.NA or number != number:
+        return "–"
+    return f"{rounded(float(number), _PREDICTED_DIGITS)} {schema.target_unit if schema else ''}".strip()
+
+
+def wanted_range(target_range: Sequence[Any], schema: Schema | None = None) -> str:
+    """A range of numbers that is asked for, in words."""
+    low, high = target_range
+    unit = f" {schema.target_unit}" if schema is not None and schema.target_unit else ""
+    if low is None or high is None:
+        return f"at least {value(low)}{unit}" if high is None else f"at most {value(high)}{unit}"
+    return f"{value(low)} to {value(high)}{unit}"
+
+
+def confidence_text(confidence: Any) -> str:
+    """A confidence that is asked for: a number, or a range."""
+    return wanted_range(confidence) if isinstance(confidence, list | tuple) else value(confidence)
 
 
 def outcome(target: str) -> str:
@@ -280,34 +302,55 @@ _BINDING = {
     "up": "{} may only go up",
     "down": "{} may only go down",
     "range": "{} must be in its range",
+    "rule": "the rule {}",
     "max_changes": "at most {} features may change",
 }
 
 
+_BROKEN = "The row as it is breaks {}; its path leads to where it does not."
 _UNSEEN = "Nobody in the training rows has these values together: {}. Nothing else was found."
 
 
-def reason(status: Status, probability_after: float, confidence: float, schema: Schema | None = None) -> str:
-    """One sentence or two about what became of a row, and what to try.
+def reason(
+    status: Status, probability_after: float, confidence: float, schema: Schema | None = None, number: str = ""
+) -> str:
+    """A few sentences about what became of a row, and what to try.
 
     Args:
         status: What became of it.
         probability_after: The probability of the target for the row as returned.
         confidence: The probability that was asked for; NaN for none but the model's own decision.
         schema: What people call the features.
+        number: What a regressor predicts for the row as returned, in words.
     """
+    text = _reason(status, probability_after, confidence, schema, number)
+    return f"{text} {_BROKEN.format(_rules(status.broken))}" if status.broken else text
+
+
+def _rules(texts: Sequence[str]) -> str:
+    return f"the rule{'' if len(texts) == 1 else 's'} {listed([f'“{text}”' for text in texts])}"
+
+
+def _reason(
+    status: Status, probability_after: float, confidence: float, schema: Schema | None, number: str = ""
+) -> str:
     if status.code.found:
         found = _FALLBACK if status.fallback else status.code.text
         known = {feature.name: inline(feature.label) or feature.name for feature in schema or ()}
         pairs = listed([" and ".join(known.get(name, name) for name in pair) for pair in status.unseen_pairs])
         return f"{found} {_UNSEEN.format(pairs)}" if pairs else found
+    if status.code is StatusCode.FRAGILE and status.share is not None:
+        return f"{status.code.text} {percent(status.share)} of them accept it."
     if not status.binding:
         return f"{_CAUSES.get(status.cause, status.code.text)} {status.detail}".strip()
-    named = [f"{constraint(each, schema)} (else {percent(each.reach)})" for each in status.binding]
+    else_ = [f" (else {percent(each.reach)})" if not number else "" for each in status.binding]
+    named = [constraint(each, schema) + more for each, more in zip(status.binding, else_, strict=True)]
     more = len(named) - _BINDING_IN_A_SENTENCE
     binding = "; ".join([*named[:_BINDING_IN_A_SENTENCE], *([f"and {more} more"] if more > 0 else [])])
     if status.cause is Cause.NO_TRAINING_ROW:
         return f"{_CAUSES[status.cause]} In the way: {binding}."
+    if number:
+        return f"Within what may change the search came to {number}. In the way: {binding}."
     other = f"{percent(probability_after)}, but another class is more probable there"
     score = shortfall(probability_after, confidence) if probability_after < confidence else other
     return f"Within what may change the search came to a probability of {score}. In the way: {binding}."
@@ -318,6 +361,8 @@ def constraint(binding: BindingConstraint, schema: Schema | None = None) -> str:
     if binding.kind == "max_changes":
         text = _BINDING[binding.kind].format(binding.feature)
         return "only one feature may change" if binding.feature == "1" else text
+    if binding.kind == "rule":
+        return _BINDING[binding.kind].format(f"“{binding.feature}”")
     names = {feature.name: inline(feature.label) or feature.name for feature in schema or ()}
     return _BINDING[binding.kind].format(names.get(binding.feature, binding.feature))
 
@@ -325,6 +370,13 @@ def constraint(binding: BindingConstraint, schema: Schema | None = None) -> str:
 def binding_text(constraints: Iterable[Mapping[str, Any]]) -> str:
     """The binding constraints of a status in short, for a cell of a table."""
     return "; ".join(str(BindingConstraint.from_json(constraint)) for constraint in constraints)
+
+
+_BUT = {
+    StatusCode.CROSSES_GAP: " But no chain of people leads there: the path crosses a gap in the data.",
+    StatusCode.IMPLAUSIBLE: " But hardly anybody is like that: the row is farther from the data than real rows are.",
+}
+"""What has to be said beside a counterfactual, by status."""
 
 
 @dataclass(frozen=True)
@@ -347,6 +399,10 @@ class Row:
         plans: How many plans were asked for.
         steps: How to get there, if that takes more than one step and was asked for.
         classes: How many classes there are; 0 if that is not known.
+        wanted: Of a regressor, which numbers are asked for, in words; before and after are numbers then.
+        follows: Which changes follow from the others, by feature.
+        share: Which share of the models that may follow accepts the row that is returned; NaN where nobody looked.
+        retrained: How many of the models that were trained anew do so, and of how many; empty where nobody looked.
     """
 
     label: str
@@ -364,6 +420,18 @@ class Row:
     plans: int = 1
     steps: tuple[Step, ...] = ()
     classes: int = 0
+    wanted: str = ""
+    follows: tuple[str, ...] = ()
+    share: float = math.nan
+    retrained: tuple[int, ...] = ()
+
+    @property
+    def lasting(self) -> str:
+        """How many models that were trained anew would decide so, too, as a sentence; empty where nobody looked."""
+        if not self.retrained or not self.status.valid:
+            return ""
+        accepting, count = self.retrained
+        return f" It would still be accepted by {accepting} of {count} retrained models."
 
     @property
     def number(self) -> str:
@@ -377,7 +445,9 @@ class Row:
 
     @property
     def probabilities(self) -> str:
-        """The probability of the target before and after."""
+        """The probability of the target before and after; of a regressor, what it predicts."""
+        if self.wanted:
+            return f"{self.before} → {self.after}"
         return f"{probability(self.p_before)} → {probability(self.p_after)}"
 
     @property
@@ -391,7 +461,7 @@ class Row:
         shown = [change.arrow for change in self.changes[:_CHANGES_IN_A_LINE]]
         more = len(self.changes) - len(shown)
         changes = f"{'; '.join(shown) or 'no change'}{f'; and {more} more' if more else ''}"
-        return " | ".join([f"{self.status} p {self.probabilities}", changes, *blocked])
+        return " | ".join([f"{self.status} {'' if self.wanted else 'p '}{self.probabilities}", changes, *blocked])
 
     @property
     def sentence(self) -> str:
@@ -404,6 +474,8 @@ class Row:
         """What the model predicts today, if that is worth a sentence of its own."""
         if self.status in (StatusCode.UNKNOWN_CATEGORY, StatusCode.ALREADY, StatusCode.NO_OTHER_PLAN):
             return ""
+        if self.wanted:
+            return f"The model predicts {self.before}."
         already = " already" if self.status.found and self.before == self.after else ""
         return f"The model predicts {self.before}{already} ({self._odds(self.before, self.p_before)})."
 
@@ -411,23 +483,31 @@ class Row:
     def claim(self) -> str:
         """What it would predict, and on what condition; or that there is no such thing."""
         blocked = f" What stands in the way: {self.binding}." if self.binding else ""
-        clauses = condition([change.clause for change in self.changes])
+        clauses = condition([change.clause for change in self.changes if change.feature not in self.follows])
         odds = self._odds(self.after, self.p_after)
         match self.status:
             case StatusCode.UNKNOWN_CATEGORY | StatusCode.OUTSIDE:
                 return f"This row is not explained. {self.reason}"
             case StatusCode.ALREADY:
-                return f"The model already predicts {self.after} ({odds}): nothing has to change."
-            case StatusCode.FOUND | StatusCode.CROSSES_GAP:
-                what = f"if {clauses}" if self.changes else "after changes too small to list"
-                crosses = self.status is StatusCode.CROSSES_GAP
-                gap = " But no chain of people leads there: the path crosses a gap in the data." if crosses else ""
+                what = f"{self.after}, and {self.wanted} is asked" if self.wanted else f"{self.after} ({odds})"
+                return f"The model already predicts {what}: nothing has to change.{self.lasting}"
+            case StatusCode.FOUND | StatusCode.CROSSES_GAP | StatusCode.IMPLAUSIBLE:
+                what = f"if {clauses}" if clauses else "after changes too small to list"
+                follow = [change.entry for change in self.changes if change.feature in self.follows]
+                what += f"; from that would follow {listed(follow)}" if follow else ""
+                but = _BUT.get(self.status, "") + self.lasting
                 then = f"predict {self.after}"
+                if self.wanted:
+                    return f"It would predict {self.wanted} ({self.after}) {what}.{but}"
                 if self.before == self.after:  # what is asked for is more than the decision
                     then = "be surer" if self.p_after > self.p_before else "still do so"
-                return f"It would {then} ({odds}) {what}.{gap}"
+                return f"It would {then} ({odds}) {what}.{but}"
             case StatusCode.NO_OTHER_PLAN:
                 return f"No further plan that differs from the ones before was found.{blocked}"
+            case StatusCode.FRAGILE:
+                share = "" if math.isnan(self.share) else f" by {percent(self.share)} of the models that may follow"
+                near = f", if {clauses}" if clauses else ""
+                return f"Nothing that lasts was found: what comes nearest is accepted{share}{near}.{self.lasting}"
             case StatusCode.NOT_FOUND:
                 return f"No counterfactual was found: {self._closest(clauses)}.{blocked}"
             case StatusCode.OUT_OF_TIME:
@@ -436,6 +516,8 @@ class Row:
     def _closest(self, clauses: str) -> str:
         if not self.changes:
             return "nothing that was tried came closer than the row itself"
+        if self.wanted:
+            return f"the closest came to {self.after}, where {self.wanted} was asked, if {clauses}"
         there = f"{percent(self.p_after)}, but the model predicts {self.after} there"
         score = shortfall(self.p_after, self.confidence) if self.p_after < self.confidence else there
         return f"the closest came to {score}, if {clauses}"
@@ -457,8 +539,13 @@ def asked_level(request: Mapping[str, Any], before: Any, classes: int) -> float:
 
     NaN where the model's own decision among more than two classes is all that is asked for: no single number says it.
     """
-    if request.get("confidence") is not None:
-        return float(request["confidence"])
+    if request.get("target_range") is not None:
+        return 1.0
+    asked = request.get("confidence")
+    if isinstance(asked, list | tuple):
+        return 0.0 if asked[0] is None else float(asked[0])
+    if asked is not None:
+        return float(asked)
     if classes != 2:
         return math.nan
     by_class = request.get("threshold") or {}
@@ -468,7 +555,11 @@ def asked_level(request: Mapping[str, Any], before: Any, classes: int) -> float:
 
 
 def describe_rows(
-    frames: Mapping[str, pd.DataFrame], schema: Schema, request: Mapping[str, Any], classes: int = 0
+    frames: Mapping[str, pd.DataFrame],
+    schema: Schema,
+    request: Mapping[str, Any],
+    classes: int = 0,
+    own: Sequence[Mapping[str, Any]] | None = None,
 ) -> list[Row]:
     """Describe rows.
 
@@ -477,6 +568,7 @@ def describe_rows(
         schema: The features, in the order in which their changes are listed, and what people call them.
         request: What was asked for.
         classes: How many classes there are; 0 if that is not known.
+        own: For each row what was asked for it alone.
     """
     old, new = (
         {name: list(frames[key][name].array) for name in schema.names} for key in ("factuals", "counterfactuals")
@@ -488,18 +580,26 @@ def describe_rows(
     index, plans = frames["factuals"].index, plans_held(request)
     answers = pd.concat([frames["status"], frames["outcome"]], axis=1).to_dict("records")
     labels, numbers = labels_without_plan(index, plans).tolist(), plan_numbers(index, plans).tolist()
+    requests = [request] * len(answers) if own is None else [{**request, **each} for each in own]
+    ranges = [each.get("target_range") for each in requests]
+    wanted = ["" if each is None else wanted_range(each, schema) for each in ranges]
+    said = predicted if any(wanted) else class_text
     return [
         Row(
             label=value(label),
             status=StatusCode(answer["status"]),
             reason=answer["reason"],
-            before=class_text(schema, answer["class_before"]),
-            after=class_text(schema, answer["class_after"]),
+            before=said(schema, answer["class_before"]),
+            after=said(schema, answer["class_after"]),
             p_before=float(answer["probability_before"]),
             p_after=float(answer["probability_after"]),
             changes=tuple(changes[position]),
-            target=class_text(schema, request["target_class"]),
-            confidence=asked_level(request, answer["class_before"], classes),
+            target=wanted[position] or class_text(schema, requests[position]["target_class"]),
+            wanted=wanted[position],
+            follows=tuple(answer.get("follows") or ()),
+            share=float(answer.get("share", math.nan)),
+            retrained=tuple(answer.get("retrained") or ()),
+            confidence=asked_level(requests[position], answer["class_before"], classes),
             binding="; ".join(constraint(BindingConstraint.from_json(each), schema) for each in answer["binding"]),
             plan=plan,
             plans=plans,
@@ -587,12 +687,18 @@ def headline(statuses: Sequence[str], request: Mapping[str, Any], people: Sequen
         rows += f", plan {request[PLAN]} of {request[PLANS]}" if request.get(PLAN) is not None else ""
         found = sum(status in FOUND for status in statuses)
         results = ", ".join([f"{found} found{_across(statuses)}", *_without(statuses)])
-    target = outcome(class_text(schema, request["target_class"]))
-    asked = f"method {request['method']}, wanted {target}"
-    asked += "" if request.get("confidence") is None else f", confidence {value(request['confidence'])}"
+    asked = f"method {request['method']}, wanted {target_text(request, schema)}"
+    sure = request.get("confidence")
+    asked += "" if sure is None else f", confidence {confidence_text(sure)}"
     if request.get("threshold"):
         asked += f", decided by thresholds {_text(request['threshold'], None)}"
     return f"Explanation of {rows}: {results} ({asked})"
+
+
+def target_text(request: Mapping[str, Any], schema: Schema) -> str:
+    """What is asked for, as part of a sentence: a class, or a range of numbers."""
+    asked = request.get("target_range")
+    return outcome(class_text(schema, request["target_class"])) if asked is None else wanted_range(asked, schema)
 
 
 def _without(statuses: Sequence[str]) -> list[str]:
@@ -658,6 +764,8 @@ MEANINGS: dict[str, Meaning] = {
     "unseen_pairs": Meaning("unseen pairs", "pairs of its values that no training row has; 0 is right", rounded),
     "ynn": Meaning("neighbours alike", "share of the five nearest training rows decided the same", percent),
     "redundancy": Meaning("redundant changes", "how many changes, each alone, could be taken back", rounded),
+    "valid_after": Meaning("valid after", "share of retrained models, unseen by the search, that accept it", percent),
+    "valid_noise": Meaning("valid if missed", "share of small deviations in what changed that stay valid", percent),
     "steps": Meaning("steps", "points on the way there", rounded),
     "n": Meaning("n", "how many the means in this row of the table are over"),
     "explained": Meaning("searched", "for how many a counterfactual was looked for"),
@@ -679,7 +787,7 @@ UNITS = {
     "l1_mad": "median absolute deviations of the training rows, in original units; another category counts 1",
     **dict.fromkeys(("l0", "violation", "redundancy"), "features"),
     **dict.fromkeys(("valid", "copy"), "1 for yes, 0 for no"),
-    **dict.fromkeys(("confidence", "ynn"), "from 0 to 1"),
+    **dict.fromkeys(("confidence", "ynn", "valid_after", "valid_noise"), "from 0 to 1"),
     "unseen_pairs": "pairs of features",
     "steps": "points after the first",
 }
@@ -716,12 +824,18 @@ ROW_MEANINGS: dict[str, Meaning] = MEANINGS | {
 REQUEST_MEANINGS = {
     "method": "how to search",
     "target_class": "the wanted decision; other is any but the present one",
-    "confidence": "what its probability must reach; else what the model decides by",
+    "confidence": "what its probability must reach, or where it must lie; else what the model decides by",
+    "target_range": "where the number that the model predicts must lie",
+    "row_constraints": "what was asked for each row alone",
     "threshold": "from which probability on the model decides for a class",
     "plans": "how many counterfactuals each person may have",
     "plan": "which of them is shown",
     "paths": "how much of each path is kept",
     "time_limit": "how long to search at most",
+    "plausibility": "how far from the data an answer may be: as far as this share of real rows",
+    "closeness": "what is made small: l1, the sum of changes; l2, that of their squares; l0, their number",
+    "robust": "which share of the models that may follow must accept it, too",
+    "noise": "for which share of small deviations it must stay valid",
     **{name: kind.meaning for name, kind in CONSTRAINTS.items()},
     "model": "the model under explanation",
     "seed": "of all randomness",
@@ -755,6 +869,14 @@ def describe_request(request: Mapping[str, Any], schema: Schema) -> list[tuple[s
     """What was asked for, and not what was left open: the name, the value and the meaning of each part."""
     asked = {name: part for name, part in request.items() if part is not None and part != [] and part != {}}
     texts = {name: _text(part, schema if name in CONSTRAINTS else None) for name, part in asked.items()}
+    if "target_range" in texts:
+        texts["target_range"] = wanted_range(asked["target_range"], schema)
+        texts.pop("target_class", None)
+    if "row_constraints" in texts:
+        some = sum(bool(each) for each in asked["row_constraints"])
+        texts["row_constraints"] = f"of {counted(some, 'row')}"
+    if isinstance(asked.get("confidence"), list | tuple):
+        texts["confidence"] = confidence_text(asked["confidence"])
     if "target_class" in texts:
         texts["target_class"] = class_text(schema, asked["target_class"])
     return [(name, text, REQUEST_MEANINGS.get(name, "")) for name, text in texts.items()]

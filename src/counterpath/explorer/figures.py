@@ -257,7 +257,7 @@ def path_figure(result: Explanation, i: Any) -> Figure:
     steps, probabilities = path["step"].tolist(), path["probability"].tolist()
     milestones = result.milestones(i).iloc[1:]
     confidence = result._describe([result._position(i, None)])[0].confidence
-    outcome = wording.outcome(wording.class_text(result.schema, result.request["target_class"]))
+    outcome = wording.target_text(result.request, result.schema)
     panels = [_probability_panel(steps, probabilities, milestones, outcome)]
     if path["uncertainty"].notna().any():
         panels.append(_number_panel(steps, path["uncertainty"], PALETTE[3], _UNCERTAINTY))

@@ -11,6 +11,7 @@ from nicegui import background_tasks, ui
 
 from counterpath.data.constraints import DOWN, UP, is_interval
 from counterpath.data.encoding import NumberAxis, value_axis
+from counterpath.data.expressions import quoted
 from counterpath.data.schema import KINDS, Feature
 from counterpath.explainer.explainer import Explainer
 from counterpath.explainer.request import OTHER, Request
@@ -18,7 +19,7 @@ from counterpath.explanation import wording
 from counterpath.explorer import elements, state
 from counterpath.explorer.state import BOTH, MOST_MATCHES, FeatureConstraint, LoadedModel
 from counterpath.search.methods import method_names, resolve_method
-from counterpath.utils.errors import CounterpathError
+from counterpath.utils.errors import CounterpathError, InputError
 
 _DIRECTIONS = {BOTH: "up or down", UP: "only up", DOWN: "only down"}
 _TYPING_PAUSE = 0.2
@@ -59,16 +60,25 @@ class TargetFields:
         classes = {label: wording.class_text(explainer.schema_, label) for label in explainer.classes_}
         classes |= {} if OTHER in classes else {OTHER: "any other class"}
         target = default_target(explainer)
+        self._numbers = explainer.models_.explained.numbers
+        if self._numbers:
+            classes = {OTHER: "a number in a range"}
         self.target = ui.select(classes, label="Wanted decision", value=target, on_change=on_target)
         self.confidence = ui.number("Confidence", step=0.05)
+        unit = f", {explainer.schema_.target_unit}" if explainer.schema_.target_unit else ""
+        self.least, self.most = (ui.number(f"Predicted at {end}{unit}") for end in ("least", "most"))
+        self.confidence.set_visibility(not self._numbers)
+        for each in (self.least, self.most):
+            each.set_visibility(self._numbers)
         methods = available_methods(explainer)
         self.method = ui.select(methods, label="Method", value=methods[0], on_change=on_method)
 
     def request(self, **more: Any) -> Request:
         """The request that the fields make with further arguments."""
-        return Request(
-            target_class=self.target.value, confidence=self.confidence.value, method=str(self.method.value), **more
-        )
+        asked = {"method": str(self.method.value), **more}
+        if self._numbers:
+            return Request(target_range=(self.least.value, self.most.value), **asked)
+        return Request(target_class=self.target.value, confidence=self.confidence.value, **asked)
 
 
 class FeatureCard:
@@ -218,8 +228,73 @@ class FeatureCard:
         elements.set_class(self._card, "cp-limited", bool(summary))
 
 
+class RuleList:
+    """Rules between features: a field to write one, and those that there are, each with a button to remove it.
+
+    Args:
+        explainer: Knows the features; the rules of its schema always hold, and are listed too.
+        on_change: Called when there is another rule, or one less.
+    """
+
+    def __init__(self, explainer: Explainer, on_change: Callable[[], None] = lambda: None) -> None:
+        self._explainer, self._on_change = explainer, on_change
+        self.rules: tuple[str, ...] = ()
+        with ui.element("div").classes("cp-row"):
+            self._text = ui.input("Rule between features").props("dense outlined clearable").classes("cp-grow")
+            elements.describe(self._text, hint=f"such as {_example_rule(explainer)}; plans keep to it in every step")
+            self._text.on("keydown.enter", self._add)
+            elements.button("Add rule", self._add)
+        self._error = elements.error_label()
+        self._note = elements.text("p", "", "cp-soft", role="status")
+        self._listed = elements.box("ul", "cp-rules", aria_label="Rules")
+        self._show()
+
+    def remove(self, text: str) -> None:
+        """Drop a rule."""
+        self.rules = tuple(each for each in self.rules if each != text)
+        self._note.set_text("")
+        self._changed()
+
+    def _add(self) -> None:
+        text = (self._text.value or "").strip()
+        if not text:
+            return
+        try:
+            rule, note = state.read_rule(self._explainer, self.rules, text)
+        except InputError as error:
+            self._error.set_text(str(error))
+            return
+        self.rules = (*self.rules, rule)
+        self._text.set_value("")
+        self._note.set_text(note)
+        self._changed()
+
+    def _changed(self) -> None:
+        self._error.set_text("")
+        self._show()
+        self._on_change()
+
+    def _show(self) -> None:
+        self._listed.clear()
+        with self._listed:
+            for text in self._explainer.schema_.rules:
+                with ui.element("li").classes("cp-row"):
+                    elements.text("code", text)
+                    elements.text("span", "always", "cp-badge")
+            for text in self.rules:
+                with ui.element("li").classes("cp-row"):
+                    elements.text("code", text)
+                    elements.button("Remove", partial(self.remove, text), "flat dense", f"Remove the rule {text}")
+
+
+def _example_rule(explainer: Explainer) -> str:
+    """A rule about a number of this model."""
+    numbers = [each.name for each in explainer.schema_ if not each.categories and not KINDS[each.kind].times]
+    return f"{quoted(numbers[0])} <= 10" if numbers else f"{quoted(explainer.schema_.names[0])} changes => …"
+
+
 class RowForm:
-    """The sections Person and Features.
+    """The sections Person, Features and Rules.
 
     Args:
         model: The model, and the rows to choose from.
@@ -261,7 +336,18 @@ class RowForm:
                 feature.name: FeatureCard(model.explainer, feature, self._edited, self._constrained)
                 for feature in model.explainer.schema_
             }
+        with elements.section("rules", "Rules", "What must hold between features, in every step of every plan."):
+            self._rules = RuleList(model.explainer, on_edit)
         ui.context.client.on_delete(self._cancel)
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """What must hold between features, beside the rules of the schema."""
+        return self._rules.rules
+
+    def drop_rule(self, text: str) -> None:
+        """Take a rule back."""
+        self._rules.remove(text)
 
     @property
     def constraints(self) -> dict[str, FeatureConstraint]:
@@ -371,6 +457,10 @@ class RowForm:
         """Show the decision and the probability of each class; or why there is none."""
         self._error.set_text(error)
         says = "No decision"
+        if probabilities and self._model.explainer.models_.explained.numbers:
+            said = wording.predicted(self._schema, next(iter(probabilities.values())))
+            self._verdict.set_text(f"The model predicts {said}")
+            return
         if probabilities:
             best = self._model.decision(probabilities)
             chance = wording.percent(probabilities[best])

@@ -19,7 +19,7 @@ from counterpath.explanation.summary import group_keys, with_labels
 from counterpath.explanation.tables import BY_ROW, MILESTONES
 from counterpath.explorer import elements
 from counterpath.explorer.figures import FEW, SHARES, changes_figure, measures_figure, shares_figure
-from counterpath.explorer.forms import TargetFields
+from counterpath.explorer.forms import RuleList, TargetFields
 from counterpath.explorer.state import LoadedModel, RowTable
 from counterpath.utils.errors import InputError
 
@@ -327,6 +327,7 @@ class GroupView:
                     self._unlock = ui.select(locked, label="May change, too", value=[], multiple=True, clearable=True)
                     elements.describe(self._unlock, hint="what people cannot usually change")
                     self._unlock.set_visibility(bool(locked))
+                self._rules = RuleList(model.explainer)
                 self._matching = elements.text("p", "", "cp-soft", role="status")
                 self._show_table(model.rows, _OWN_TABLE)
                 self._task = elements.TaskControls("Explain these people", self._explain, stop_name="Stop explaining")
@@ -338,7 +339,12 @@ class GroupView:
         if not positions:
             raise InputError("nobody fits; take another filter, or people who are not rejected, too")
         rows = self._rows.frame.iloc[sample(positions, limit)]
-        request = self._fields.request(paths=MILESTONES, lock=tuple(self._lock.value), unlock=tuple(self._unlock.value))
+        request = self._fields.request(
+            paths=MILESTONES,
+            lock=tuple(self._lock.value),
+            unlock=tuple(self._unlock.value),
+            rules=self._rules.rules,
+        )
         parts: list[Explanation] = []
         for start in range(0, len(rows), _BATCH):
             self._show_progress(start, len(rows))

@@ -33,6 +33,7 @@ _LOOSEN: dict[str, tuple[str, dict[str, Any]]] = {
     "down": ("Let {} go up, too", {"direction": BOTH}),
     "range": ("Drop the range of {}", {"low": None, "high": None, "allowed": ()}),
     "max_changes": ("Allow more than {} changes", {}),
+    "rule": ("Drop the rule {}", {}),
 }
 """How to offer to loosen a binding constraint, by its kind; and what a feature's constraint is replaced with then."""
 _MOST_BUTTONS = 4
@@ -41,6 +42,8 @@ _NO_BREAK = "\N{NO-BREAK SPACE}"
 _BADGES = {
     StatusCode.FOUND: ("found", "cp-found"),
     StatusCode.CROSSES_GAP: ("found, across a gap in the data", "cp-gap"),
+    StatusCode.IMPLAUSIBLE: ("found, but far from the data", "cp-gap"),
+    StatusCode.FRAGILE: ("found, but it does not last", "cp-gap"),
     StatusCode.ALREADY: ("already so", "cp-found"),
 }
 _COMPARED = {"l0": "changes", "l1": "l1", "ld_sq": "ld²", "confidence": "probability"} | {
@@ -106,7 +109,8 @@ class PlanCards:
     def _build_plan(self, plan: Plan) -> None:
         self._build_head(f"Plan {plan.number}", plan)
         probabilities = plan.row.probabilities.replace(" → ", f"{_NO_BREAK}→{_NO_BREAK}")
-        elements.text("p", f"Probability of {plan.outcome}: {probabilities}", "cp-odds")
+        said = f"Prediction: {probabilities}" if plan.row.wanted else f"Probability of {plan.outcome}: {probabilities}"
+        elements.text("p", said, "cp-odds")
         with elements.box("ul", "cp-changes", aria_label=f"What changes in plan {plan.number}"):
             for change in plan.row.changes:
                 with ui.element("li"):
@@ -139,7 +143,10 @@ class PlanCards:
         with ui.element("div").classes("cp-row"):
             for constraint in plan.binding[:_MOST_BUTTONS]:
                 name = titles.get(constraint.feature, constraint.feature)  # of `max_changes` it is a number
-                if constraint.kind in _LOOSEN:
+                always = constraint.kind == "rule" and name in plan.explanation.schema.rules
+                if always:
+                    elements.text("span", f"the rule {name}", "cp-badge")
+                elif constraint.kind in _LOOSEN:
                     words = _LOOSEN[constraint.kind][0].format(name)
                     elements.button(words, lambda constraint=constraint: self._on_loosen(constraint))
                 else:
@@ -271,7 +278,7 @@ class RowView:
         self._result: Explanation | None = None
         self._tables: dict[str, pd.DataFrame] = {}
         with elements.box("nav", "cp-links", aria_label="Parts of the page"):
-            for identity in ("person", "features", "plans", "path", "map", "compare"):
+            for identity in ("person", "features", "rules", "plans", "path", "map", "compare"):
                 ui.link(identity.capitalize(), f"#{identity}")
         with ui.element("div").classes("cp-main"):
             with ui.element("div").classes("cp-column"):
@@ -336,7 +343,7 @@ class RowView:
             raise InputError("Something about the values or limits cannot be; it is marked in red.")
         constraints = request_arguments(self._model.explainer.schema_, self._form.constraints)
         plans, max_changes = as_integer(self._plans_field.value), as_integer(self._max_changes.value)
-        return row, self._fields.request(plans=plans, max_changes=max_changes, **constraints)
+        return row, self._fields.request(plans=plans, max_changes=max_changes, rules=self._form.rules, **constraints)
 
     def _describe_method(self) -> None:
         name = str(self._fields.method.value)
@@ -410,6 +417,8 @@ class RowView:
         name = constraint.feature
         if constraint.kind == "max_changes":
             self._max_changes.set_value(None)  # as many as needed
+        elif constraint.kind == "rule":
+            self._form.drop_rule(name)
         else:
             self._form.constrain(name, replace(self._form.constraints[name], **_LOOSEN[constraint.kind][1]))
         self._search.start(self._find_plans)

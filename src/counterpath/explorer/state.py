@@ -9,6 +9,9 @@ from typing import Any
 import pandas as pd
 
 from counterpath.data.constraints import Constraints, is_interval
+from counterpath.data.rule_checks import often_broken
+from counterpath.data.rule_language import parse_rules
+from counterpath.data.ruleset import RuleSet
 from counterpath.data.schema import Feature, Number, Schema
 from counterpath.data.status import BindingConstraint
 from counterpath.data.tables import to_numbers
@@ -122,6 +125,27 @@ def constraint_error(
     except InputError as error:
         return str(error)
     return ""
+
+
+def read_rule(explainer: Explainer, rules: Sequence[str], text: str) -> tuple[str, str]:
+    """A rule as the language writes it, and what is to be said about it, or nothing.
+
+    Args:
+        explainer: Knows the features, the schema's own rules, and how many training rows break one.
+        rules: The rules that there are already.
+        text: The further one.
+
+    Raises:
+        InputError: It cannot be, by itself or beside the others; the message quotes it.
+    """
+    schema = explainer.schema_
+    parsed = parse_rules(schema, [text])
+    written = str(parsed[0])
+    if written in (*rules, *schema.rules):
+        raise InputError(f"the rule {written!r} is there already")
+    Constraints.of(schema, rules=[*rules, written])
+    shares = RuleSet.of(explainer.encoder_, parsed).broken_shares(explainer.models_.rows)
+    return written, " ".join(often_broken(shares))
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,8 @@ body { background: var(--ground); color: var(--ink); font: 15px/1.5 system-ui, "
 .cp-section h3 { font-size: 15px; line-height: 1.4; font-weight: 650; margin: 0; overflow-wrap: anywhere; }
 .cp-lead, .cp-soft { color: var(--soft); margin: 0; font-size: 14px; }
 .cp-row { display: flex; flex-wrap: wrap; gap: var(--s2); align-items: center; }
+.cp-grow { flex: 1 1 240px; }
+.cp-rules { list-style: none; margin: 0; padding: 0; overflow-wrap: anywhere; }
 .cp-fields { display: grid; grid-template-columns: repeat(auto-fit, minmax(132px, 1fr)); gap: var(--s2) var(--s3);
   width: 100%; }
 .cp-problem { color: var(--no-text); background: #fdf0e7; border-left: 3px solid var(--no); border-radius: 4px;

@@ -121,6 +121,31 @@ def _auc(score: np.ndarray, positive: np.ndarray) -> tuple[float, float, float]:
 
 
 @dataclass(frozen=True)
+class Fit:
+    """How well a regressor predicts the numbers of rows.
+
+    Attributes:
+        rows: How many rows.
+        unseen: Whether nobody had seen them, as of `Quality`.
+        r2: R², the share of the variance that it explains; 0 for always guessing the mean.
+        error: The mean absolute error.
+        guessing: The same for always guessing the mean of the training rows.
+    """
+
+    rows: int
+    unseen: bool
+    r2: float
+    error: float
+    guessing: float
+
+    def __str__(self) -> str:
+        return (
+            f"R² {self.r2:.3f} on {self.rows} rows, mean absolute error {self.error:.4g} (always guessing the mean: "
+            f"{self.guessing:.4g})"
+        )
+
+
+@dataclass(frozen=True)
 class Diagnostics:
     """How good the models are that explanations rest on.
 
@@ -136,6 +161,7 @@ class Diagnostics:
         accuracy: Balanced accuracy of the model under explanation on them; None where no labels were given, or where it
             is our own and none were held out.
         quality: How well it predicts them, under the same conditions.
+        fit: The same of a regressor, which has neither of these.
     """
 
     reconstruction: pd.DataFrame
@@ -146,6 +172,7 @@ class Diagnostics:
     held_out: bool
     accuracy: float | None = None
     quality: Quality | None = None
+    fit: Fit | None = None
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -198,8 +225,12 @@ class Diagnostics:
             seen = " The model may have been trained on these rows." if known else ""
             told = "" if self.quality is None else f" It predicts {self.quality}."
             yield f"Model: balanced accuracy {self.accuracy:.3f} on the labels of these rows.{told}{seen}"
+        if self.fit is not None:
+            seen = "" if self.fit.unseen else " The model may have been trained on these rows."
+            yield f"Model: {self.fit}.{seen}"
         classes = ", ".join(f"{row['class']}: {100 * row['share']:.1f} %" for _, row in self.coverage.iterrows())
-        yield f"Decisions of the model on the training rows: {classes}."
+        if classes:
+            yield f"Decisions of the model on the training rows: {classes}."
         yield "Reconstruction:"
         yield self.reconstruction.to_string(index=False, float_format=lambda value: f"{value:.3g}")
 
@@ -214,6 +245,7 @@ class Diagnostics:
             "held_out": self.held_out,
             "accuracy": self.accuracy,
             "quality": self.quality and asdict(self.quality),
+            "fit": self.fit and asdict(self.fit),
         }
 
     def summary(self) -> dict[str, Any]:
@@ -233,6 +265,7 @@ class Diagnostics:
             value["held_out"],
             value["accuracy"],
             _quality(value.get("quality")),
+            value.get("fit") and Fit(**value["fit"]),
         )
 
     def _held_out(self) -> Iterator[Finding]:
@@ -244,7 +277,10 @@ class Diagnostics:
             yield Finding(FAIR, f"Only {self.rows} rows were kept aside to judge the models by.", advice)
 
     def _accuracy(self) -> Iterator[Finding]:
-        chance, quality = 1 / len(self.coverage), self.quality
+        if self.fit is not None and self.fit.r2 <= 0:
+            text = f"Nothing shows that the model under explanation predicts better than the mean: {self.fit}."
+            yield Finding(BAD if self.fit.unseen else FAIR, text, "more rows, or a model of your own: model=….")
+        chance, quality = 1 / max(len(self.coverage), 1), self.quality
         advice = "class_weight='balanced', more rows, or a model of your own: model=…."
         if quality is not None and not quality.beats_guessing:
             worse = quality.rows >= _FEW or quality.gain_interval[1] <= 0 or quality.auc_interval[1] <= 0.5
@@ -324,7 +360,8 @@ def diagnose(models: FittedModels, *, labels: Tensor | None = None, seed: int = 
         calibration = calibrate(space, train, test, seed=seed)
     except GeometryError:  # reported as a finding
         calibration = None
-    decided = torch.bincount(models.probabilities.argmax(-1), minlength=len(models.explained.classes))
+    count = len(models.explained.classes)
+    decided = torch.bincount(models.probabilities.argmax(-1), minlength=count)[:count]
     coverage = pd.DataFrame(
         {
             "class": [str(label) for label in models.explained.classes],
@@ -338,8 +375,22 @@ def diagnose(models: FittedModels, *, labels: Tensor | None = None, seed: int = 
         coverage,
         len(test),
         held_out,
-        *_predicted(models, labels),
+        *((None, None) if models.explained.numbers else _predicted(models, labels)),
+        _fit(models, labels) if models.explained.numbers else None,
     )
+
+
+def _fit(models: FittedModels, labels: Tensor | None) -> Fit | None:
+    """As `_predicted`, of a regressor."""
+    own, held_out = models.explained.kind == "own", bool(models.held_out.any())
+    if labels is None or (own and not held_out):
+        return None
+    measured = models.held_out if held_out else ~models.held_out
+    truth, trained = labels[measured].double(), labels[~models.held_out].double()
+    off, apart = models.probabilities[measured, 0].double() - truth, truth - truth.mean()
+    r2 = 1 - float(off.square().sum() / apart.square().sum().clamp_min(torch.finfo(torch.float64).tiny))
+    guessing = float((truth - trained.mean()).abs().mean())
+    return Fit(len(truth), own, r2, float(off.abs().mean()), guessing)
 
 
 def _predicted(models: FittedModels, labels: Tensor | None) -> tuple[float | None, Quality | None]:

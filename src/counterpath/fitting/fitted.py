@@ -9,9 +9,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from counterpath.data.causes import Causes
 from counterpath.data.encoding import Encoder
 from counterpath.geometry.graph import Neighbours
+from counterpath.models.effects import Effects
 from counterpath.models.explained import ExplainedModel, Thresholds, decide
+from counterpath.models.family import Family, models_asked, refusals_allowed
 from counterpath.models.flow import FlowModel
 from counterpath.models.generator import Generator
 from counterpath.models.latent import LatentModel
@@ -20,16 +23,14 @@ from counterpath.search.combinations import Combinations
 from counterpath.search.feasible import FeasibleSet
 from counterpath.search.measures import spreads
 from counterpath.search.method import AnyModels, Method, Problem, SearchModels, SearchOptions, SearchSetup
-from counterpath.search.methods import search
 from counterpath.search.objective import Target
-from counterpath.search.paths import Paths
 from counterpath.search.roadmap import Landmarks
-from counterpath.search.validity import Plausibility
+from counterpath.search.stability import Stability
+from counterpath.search.validity import LIMIT_SHARE, Plausibility
 from counterpath.utils.devices import map_blocks
 from counterpath.utils.errors import NotFittedError
 
 _LIMIT_ROWS = 1000  # held-out rows that tell how far real rows are: a 95 % quantile of so many is known to within 1.4 %
-_LIMIT_QUANTILE = 0.95  # one real row in twenty counts as far away, so that outliers do not set the limit
 _MOST_NEIGHBOURS = 100_000  # rows that plausibility looks among: it bounds the time of every look-up
 
 
@@ -87,6 +88,8 @@ class FittedModels:
         probabilities: What the explained model says about them.
         landmarks: Training rows as they are decoded, where local searches that get stuck fall back to.
         seed: Of all randomness.
+        labels: The class of every training row, by its index, or its number; None where they are not known.
+        family: What the explained model might be after the next training; None where nobody asked.
         states: By the names of methods the method and what it has fitted. That of the explainer's own method is there
             from the start, others follow when they are first used.
     """
@@ -100,6 +103,8 @@ class FittedModels:
     probabilities: Float[Tensor, "n K"]
     landmarks: Landmarks | None = None
     seed: int = 0
+    labels: Tensor | None = None
+    family: Family | None = None
     states: dict[str, tuple[Method, Any]] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
@@ -134,10 +139,10 @@ class FittedModels:
             apart = trained.nearest(held_out)[0][:, 0]
         else:
             apart = self.neighbours.nearest(self.rows[:_LIMIT_ROWS], 2)[0][:, -1]
-        limits = float(apart.quantile(_LIMIT_QUANTILE)), float(apart.square().mean().sqrt())
+        limits = float(apart.quantile(LIMIT_SHARE)), float(apart.square().mean().sqrt())
         if not large:
-            return Plausibility(self.neighbours, *limits)
-        return Plausibility(Neighbours(self.rows[chosen], weights), *limits, all_rows=self.neighbours)
+            return Plausibility(self.neighbours, *limits, distances=apart)
+        return Plausibility(Neighbours(self.rows[chosen], weights), *limits, self.neighbours, apart)
 
     @cached_property
     def spreads(self) -> Float[Tensor, "f"]:
@@ -148,6 +153,17 @@ class FittedModels:
     def combinations(self) -> Combinations:
         """Which combinations of values the training rows have."""
         return Combinations.fit(self.encoder, self.rows)
+
+    def effects(self, causes: Causes, always: frozenset[str]) -> Effects:
+        """What follows from changes by a graph of causes, fitted to the training rows when it is first asked for."""
+        key = (causes.texts, always)
+        if key not in self._effects:
+            self._effects[key] = Effects.fit(self.encoder, self.rows, causes, always)
+        return self._effects[key]
+
+    @cached_property
+    def _effects(self) -> dict[tuple[tuple[str, ...], frozenset[str]], Effects]:
+        return {}
 
     @cached_property
     def setup(self) -> SearchSetup:
@@ -164,6 +180,31 @@ class FittedModels:
             self.seed,
             self.combinations,
         )
+
+    def stability(self, robust: float | None, noise: float | None) -> Stability | None:
+        """What an answer must survive: a share of the family's models, or of small deviations; None for neither.
+
+        Raises:
+            InputError: The family is too small; the message says how many models are needed.
+            NotFittedError: There is no family.
+        """
+        if robust is None:
+            return None if noise is None else Stability(self.encoder, noise=noise)
+        if self.family is None:
+            raise NotFittedError(
+                f"robust={robust:g} needs a family of models that may follow {self.explained.name}: give them by "
+                "explainer.fit_family(alternatives=[…]), or say how it is trained: explainer.fit_family(retrain=…)"
+            )
+        if (robust, noise) not in self._stabilities:
+            count = models_asked(len(self.family), robust)
+            allowed = refusals_allowed(count, robust, len(self.encoder.layout))
+            members = self.family.members.take(torch.arange(count, device=self.rows.device))
+            self._stabilities[robust, noise] = Stability(self.encoder, members, allowed, noise)
+        return self._stabilities[robust, noise]
+
+    @cached_property
+    def _stabilities(self) -> dict[tuple[float, float | None], Stability]:
+        return {}
 
     def check_needs(self, method: Method) -> None:
         """Check that the models are there that a method needs.
@@ -187,13 +228,16 @@ class FittedModels:
             self.states[method.name] = method, state
         return state
 
-    def problem(self, method: Method, feasible: FeasibleSet, target: Target, options: SearchOptions) -> Problem:
+    def problem(
+        self,
+        method: Method,
+        feasible: FeasibleSet,
+        target: Target,
+        options: SearchOptions,
+        max_changes: int | None = None,
+    ) -> Problem:
         """A problem for a method to solve with these models."""
-        return Problem(self.setup, feasible, target, options, self.state(method, options))
-
-    def search(self, method: Method, feasible: FeasibleSet, target: Target, options: SearchOptions) -> Paths:
-        """Search with these models."""
-        return search(method, self.problem(method, feasible, target, options))
+        return Problem(self.setup, feasible, target, options, self.state(method, options), max_changes)
 
     def predict_proba(self, x: Float[Tensor, "m D"]) -> Float[Tensor, "m K"]:
         """What the explained model says about rows; about the training rows it is asked only once."""
@@ -206,14 +250,32 @@ class FittedModels:
             return LatentMap.of(map_blocks(self.latent.encode, self.rows))
 
     def landscape(self, count: int, thresholds: Thresholds | None = None) -> pd.DataFrame:
-        """Where training rows lie on the map, at most `count` of them, and what the model decides about them."""
+        """Where training rows lie on the map, at most `count` of them, and what the model decides about them.
+
+        Of what a regressor predicts it is the quarter.
+        """
         rows = torch.randperm(len(self.rows), generator=torch.Generator().manual_seed(0))[:count]
         where = self.latent_map.points[rows]
-        predicted = decide(self.probabilities[rows.to(self.probabilities.device)], thresholds).tolist()
+        said = self.probabilities[rows.to(self.probabilities.device)]
         return pd.DataFrame(
             {
                 "map_x": where[:, 0].numpy(),
                 "map_y": where[:, 1].numpy(),
-                "predicted": [self.explained.classes[index] for index in predicted],
+                "predicted": quarters(said[:, 0])
+                if self.explained.numbers
+                else [self.explained.classes[index] for index in decide(said, thresholds).tolist()],
             }
         )
+
+    @cached_property
+    def spread(self) -> float:
+        """How far apart the numbers are that a regressor predicts for the training rows: their standard deviation."""
+        return float(self.probabilities.double().std()) or 1.0
+
+
+def quarters(numbers: Float[Tensor, "n"]) -> list[str]:
+    """In which quarter of all each number is, in words: "up to 20", "20 to 35" and so on."""
+    ends = numbers.double().quantile(torch.tensor([0.25, 0.5, 0.75], dtype=torch.float64, device=numbers.device))
+    texts = [f"{end:.3g}" for end in ends.tolist()]
+    words = [f"up to {texts[0]}", f"{texts[0]} to {texts[1]}", f"{texts[1]} to {texts[2]}", f"from {texts[2]}"]
+    return [words[index] for index in torch.bucketize(numbers.double().contiguous(), ends).tolist()]

@@ -32,7 +32,9 @@ from counterpath.data.encoding import Encoder
 from counterpath.fitting.fitted import FittedModels
 from counterpath.fitting.train import torch_subject
 from counterpath.models.classifier import Classifier, blockwise_proba, side_width
+from counterpath.models.ensemble import Ensemble
 from counterpath.models.explained import ExplainedModel, TorchClassifier, black_box_proba, qualified_name, table_proba
+from counterpath.models.family import Family, OwnMembers
 from counterpath.models.flow import FlowModel
 from counterpath.models.generator import Generator
 from counterpath.models.layers import RBFPrecision, fold
@@ -41,11 +43,12 @@ from counterpath.models.vae import VAE
 from counterpath.search.method import Method, SearchOptions
 from counterpath.search.methods import method_names, resolve_method
 from counterpath.search.roadmap import Landmarks
+from counterpath.utils.devices import release_memory
 from counterpath.utils.errors import InputError, StoreError
 from counterpath.utils.files import atomic, sync_folder
 
 FORMAT = "counterpath-model"
-VERSION = 2  # 2: parameters by their new names, and what methods have fitted
+VERSION = 3  # 2: parameters by their new names, and what methods have fitted; 3: one roadmap for everybody
 
 _LANDMARKS = ("x", "z", "probabilities")
 _CONFIG, _WEIGHTS, _MANIFEST = "config.json", "weights.safetensors", "manifest.json"
@@ -68,6 +71,7 @@ def save(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, Tensor])
     """
     folder = folder.resolve()
     insist_replaceable(folder)
+    release_memory()  # what training has left: the files are packed in memory
     files = {_CONFIG: _pack_config(config), _WEIGHTS: _pack_tensors(tensors)}
     folder.parent.mkdir(parents=True, exist_ok=True)
     _sweep(folder)
@@ -170,17 +174,28 @@ def _insist_text_keys(value: Any, where: str) -> None:
 
 def _pack_tensors(tensors: Mapping[str, Tensor]) -> bytes:
     try:
-        copies = {
-            name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()
-        }
-        content: bytes = safetensors.save(copies)
-        safetensors.load(content)  # some names and types can be written and not be read
+        apart = _apart(tensors)
+        # Some names and types can be written and not be read; that takes no copy of the numbers to see.
+        safetensors.load(safetensors.save({name: tensor.reshape(-1)[:0] for name, tensor in apart.items()}))
+        content: bytes = safetensors.save(apart)
     except Exception as error:
         raise InputError(
             f"the tensors cannot be written as safetensors ({_first_line(error)}): use dense tensors of real numbers "
             "or booleans, under ordinary names"
         ) from error
     return content
+
+
+def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors on the CPU, contiguous, no two in the same memory; copied where they have to be, and only there."""
+    apart: dict[str, Tensor] = {}
+    memory: set[int] = set()
+    for name, tensor in tensors.items():
+        dense = tensor.detach().cpu().resolve_neg().contiguous()
+        dense = dense.clone() if dense.untyped_storage().data_ptr() in memory else dense
+        memory.add(dense.untyped_storage().data_ptr())
+        apart[name] = dense
+    return apart
 
 
 def _json(value: Any) -> bytes:
@@ -324,11 +339,12 @@ def pack(models: FittedModels) -> tuple[dict[str, Any], dict[str, Tensor]]:
     explained, generator = models.explained, models.generator
     tensors = {"rows": models.rows, "held_out": models.held_out, "probabilities": models.probabilities}
     precision = generator.precision
+    rbf = {"centers": len(precision.centers), "zeta": precision.zeta} if isinstance(precision, RBFPrecision) else {}
     config: dict[str, Any] = {
         "encoder": models.encoder.to_json(),
         "classes": list(explained.classes),
-        "explained": {"kind": explained.kind, "name": explained.name},
-        "generator": {"centers": len(precision.centers), "zeta": precision.zeta, "latent": generator.latent},
+        "explained": {"kind": explained.kind, "name": explained.name, "numbers": explained.numbers},
+        "generator": {**rbf, "latent": generator.latent},
         "flow": models.flow is not None,
         "seed": models.seed,
         "methods": list(models.states),
@@ -345,11 +361,20 @@ def pack(models: FittedModels) -> tuple[dict[str, Any], dict[str, Tensor]]:
     else:
         widths = [layer.out_features for layer in generator.encoder if isinstance(layer, nn.Linear)][:-1]
         config["generator"] |= {"kind": "vae", "hidden": widths, "output": generator.output}
+        config["generator"]["uncertainty"] = generator.uncertainty_kind
         tensors |= _prefixed("generator", generator.state_dict())
     if models.landmarks is not None:
         tensors |= {f"landmarks.{name}": getattr(models.landmarks, name) for name in _LANDMARKS}
     if models.flow is not None:
         tensors |= _prefixed("flow", models.flow.state_dict())
+    if models.labels is not None:
+        tensors["labels"] = models.labels
+    if models.family is not None and models.family.own:
+        parts = {"members": models.family.members, "held_out": models.family.held_out}
+        config["family"] = {"note": models.family.note}
+        for name, part in parts.items():
+            assert isinstance(part, OwnMembers)
+            tensors |= _prefixed(f"family.{name}", part.ensemble.to_tensors())
     for name, (method, state) in models.states.items():
         tensors |= _prefixed(f"methods.{name}", method.state_to_tensors(state))
     return config, tensors
@@ -384,9 +409,8 @@ def unpack(
         flow = _filled(FlowModel(encoder.width), "flow", tensors) if config["flow"] else None
         landmarks = Landmarks(*(tensors[f"landmarks.{name}"] for name in _LANDMARKS))
         rows, held_out = tensors["rows"], tensors["held_out"].bool()
-        models = FittedModels(
-            encoder, explained, latent, flow, rows, held_out, tensors["probabilities"], landmarks, config["seed"]
-        )
+        known = rows, held_out, tensors["probabilities"], landmarks, config["seed"], tensors.get("labels")
+        models = FittedModels(encoder, explained, latent, flow, *known, _family(config, tensors))
         for name in config["methods"]:
             if name not in (method.name, *method_names()):
                 continue  # a method of the user's own, which is fitted again when it is used again
@@ -395,12 +419,25 @@ def unpack(
             models.states[name] = fitted, fitted.state_from_tensors(models.setup, options, its_tensors)
     if explained.kind != "own":  # a user's model must answer as it did when the explainer was fitted
         probe, expected = explained.predict_proba(rows[:_PROBES]), models.probabilities[:_PROBES]
-        if probe.shape != expected.shape or bool(((probe - expected).abs() > _CLOSE).any()):
+        scale = float(models.probabilities.std()) or 1.0 if explained.numbers else 1.0
+        if probe.shape != expected.shape or bool(((probe - expected).abs() > _CLOSE * scale).any()):
             raise InputError(
                 f"the given model ({qualified_name(model)}) predicts otherwise than {explained.name}, for which this "
                 "explainer was fitted: give that model, or fit an explainer for this one"
             )
     return models
+
+
+def _family(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Family | None:
+    """The family of our own models, if one was stored."""
+    if not config.get("family"):  # there were none before
+        return None
+    numbers = bool(config["explained"].get("numbers", False))
+    members, held_out = (
+        OwnMembers(Ensemble.from_tensors(_under(f"family.{name}", tensors), numbers=numbers))
+        for name in ("members", "held_out")
+    )
+    return Family(members, held_out, config["family"]["note"])
 
 
 _BY_CLASS = ("class_weight", "threshold")
@@ -463,21 +500,23 @@ def _explained_model(
     config: Mapping[str, Any], encoder: Encoder, tensors: Mapping[str, Tensor], model: Any
 ) -> ExplainedModel:
     stored, classes = config["explained"], tuple(config["classes"])
+    numbers = bool(stored.get("numbers", False))
     if stored["kind"] == "own":
         if model is not None:
             raise InputError("this explainer was fitted without a model of yours; load it without model=")
         classifier = _classifier(encoder, classes, tensors)
-        return ExplainedModel("own", stored["name"], classes, blockwise_proba(fold(classifier)), classifier)
+        said = blockwise_proba(fold(classifier), numbers=numbers)
+        return ExplainedModel("own", stored["name"], classes, said, classifier, numbers=numbers)
     if model is None:
         raise InputError(
             f"this explainer explains a model of yours, {stored['name']}, which is not stored with it: load(…, model=…)"
         )
     if stored["kind"] == "torch":
-        return torch_subject(model, tensors["rows"], stored["layer"], stored["name"], classes)
+        return torch_subject(model, tensors["rows"], stored["layer"], stored["name"], classes, numbers=numbers)
     agreement = stored["agreement"] and Agreement(**stored["agreement"])
-    classifier, proba = _classifier(encoder, classes, tensors), black_box_proba(model, encoder)
-    table = table_proba(model, encoder)
-    return ExplainedModel("black-box", stored["name"], classes, proba, classifier, agreement, table)
+    classifier, proba = _classifier(encoder, classes, tensors), black_box_proba(model, encoder, numbers=numbers)
+    table = table_proba(model, encoder, numbers=numbers)
+    return ExplainedModel("black-box", stored["name"], classes, proba, classifier, agreement, table, numbers)
 
 
 def _generator(
@@ -494,8 +533,8 @@ def _generator(
             hidden=tuple(config["hidden"]),
             output=config["output"],
             blocks=encoder.blocks,
-            centers=config["centers"],
-            zeta=config["zeta"],
+            uncertainty=config.get("uncertainty", "rbf"),  # the only one there was
+            **{name: config[name] for name in ("centers", "zeta") if name in config},
         )
         return _filled(vae, "generator", tensors)
     if generator is None:
@@ -516,7 +555,8 @@ _LINEAR_PART = "classifier.representation.linear.weight"
 
 def _classifier(encoder: Encoder, classes: tuple[Any, ...], tensors: Mapping[str, Tensor]) -> Classifier:
     (logits, width), linear = tensors["classifier.head.weight"].shape, _LINEAR_PART in tensors
-    classifier = Classifier(encoder.width, width - side_width(logits) * linear, len(classes), linear=linear)
+    outputs = max(len(classes), 2)  # a regressor has one, as a classifier of two classes
+    classifier = Classifier(encoder.width, width - side_width(logits) * linear, outputs, linear=linear)
     return _filled(classifier, "classifier", tensors)
 
 

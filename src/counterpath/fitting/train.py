@@ -22,32 +22,37 @@ from counterpath.data.impute import Imputer
 from counterpath.data.schema import Schema
 from counterpath.data.tables import check_columns, draw_rows, to_pandas, without_ignored
 from counterpath.fitting.fitted import FittedModels
-from counterpath.models.classifier import Classifier, PredictProba, blockwise_proba
+from counterpath.models.classifier import Classifier, PredictProba, blockwise_proba, rescaled
+from counterpath.models.ensemble import fit_ensemble
 from counterpath.models.explained import (
     ExplainedModel,
     Labelled,
     Labels,
     TorchClassifier,
+    ask_table,
     black_box_proba,
     check_ignored,
     class_labels,
+    is_regression,
     is_torch,
-    predict_proba,
     qualified_name,
     table_proba,
 )
+from counterpath.models.family import HELD_OUT, RETRAINED, SIZE, Family
 from counterpath.models.flow import FlowModel, fit_flow
 from counterpath.models.generator import Autoencoder, Generator, draw
 from counterpath.models.layers import fold
-from counterpath.models.own import fit_own
+from counterpath.models.own import fit_own, fit_own_regressor
 from counterpath.models.surrogate import Agreement, SurrogateData, agreement, disagreements, fit_surrogate
 from counterpath.models.training import Run
+from counterpath.models.uncertainty import UNCERTAINTIES
 from counterpath.models.vae import OUTPUTS, VAE, VAETraining, fit_uncertainty, fit_vae
 from counterpath.search.feasible import FeasibleSet
 from counterpath.search.method import Method, Problem, SearchModels, SearchOptions, SearchSetup
 from counterpath.search.methods import METHODS, search
-from counterpath.search.objective import Target
+from counterpath.search.objective import NumberTarget, Target
 from counterpath.search.roadmap import Landmarks
+from counterpath.utils.devices import release_memory
 from counterpath.utils.errors import CounterpathWarning, InputError, choose
 from counterpath.utils.progress import stages, track
 
@@ -70,6 +75,7 @@ class TrainingTable:
         target: The name of their column.
         encoder: Of the features.
         imputer: What fills in gaps, if they are filled in.
+        numbers: Whether the labels are numbers to predict, and not classes.
     """
 
     features: pd.DataFrame
@@ -77,6 +83,7 @@ class TrainingTable:
     target: str | None
     encoder: Encoder
     imputer: Imputer | None
+    numbers: bool = False
 
 
 def prepare_training(
@@ -87,6 +94,7 @@ def prepare_training(
     *,
     missing: str,
     model: Any = None,
+    task: str = "auto",
     seed: int = 0,
 ) -> TrainingTable:
     """A table to fit to: what is not given of schema and encoder follows from it.
@@ -98,10 +106,12 @@ def prepare_training(
         encoder: A fitted encoder, whose schema it is then.
         missing: One of `MISSING`.
         model: The model to explain, which may refuse gaps; None for ours, which does not.
+        task: What it predicts, as of `is_regression`.
         seed: Of the rows that are drawn of a table with more than a million.
     """
     choose("way to treat missing values", missing, dict.fromkeys(MISSING))
     features, labels, name = _without_labels(to_pandas(table), target)
+    numbers = is_regression(task, model, labels)
     if len(features) > MOST_ROWS:
         warnings.warn(
             f"the table has {len(features):,} rows; the models are fitted to {MOST_ROWS:,} of them, drawn at random",
@@ -123,27 +133,26 @@ def prepare_training(
     features = features if imputer is None else imputer.fill(features)[0]
     if encoder is None:
         if missing in ("auto", "keep"):
-            schema = _with_gaps(schema, features, model, missing)
+            schema = _with_gaps(schema, features, model, missing, numbers=numbers)
         encoder = Encoder.fit(features, schema)
-    return TrainingTable(features, labels, name, encoder, imputer)
+    return TrainingTable(features, labels, name, encoder, imputer, numbers)
 
 
-def _with_gaps(schema: Schema, features: pd.DataFrame, model: Any, missing: str) -> Schema:
+def _with_gaps(schema: Schema, features: pd.DataFrame, model: Any, missing: str, *, numbers: bool = False) -> Schema:
     """The schema in which what is missing in some row may be, if the model takes such rows.
 
     Raises:
         InputError: It does not.
     """
-    gaps = features[list(schema.names)].isna()
-    names = [name for name in schema.names if gaps[name].any()]
+    names = [name for name in schema.names if features[name].hasnans]
     if not names:
         return schema
     if model is not None:
-        first = [int(gaps[name].to_numpy().argmax()) for name in names][:_ASKED_GAPS]
+        first = [int(features[name].isna().to_numpy().argmax()) for name in names][:_ASKED_GAPS]
         try:
             if is_torch(model):
                 raise TypeError("a torch module sees encoded rows; give the encoder, too, whose schema has gaps")
-            predict_proba(model, features.iloc[first])
+            ask_table(model, features.iloc[first], numbers=numbers)
         except Exception as error:
             raise InputError(
                 f"column {names[0]!r}, row {features.index[first[0]]}: the value is missing, and "
@@ -228,6 +237,7 @@ class Sizes:
         epochs: For encoder and mean: 60, or a sixteenth of the number of rows, but at most 2 million rows are seen in
             all, and more than 100,000 rows make several epochs.
         numeric_output: How the decoder ends for numbers, "sigmoid" or "linear".
+        uncertainty: How its uncertainty is estimated (see `models.uncertainty`).
     """
 
     latent_dim: int | str = "auto"
@@ -235,6 +245,7 @@ class Sizes:
     n_centers: int | str = "auto"
     epochs: int | str = "auto"
     numeric_output: str = "sigmoid"
+    uncertainty: str = "rbf"
 
     def __post_init__(self) -> None:
         for name in ("latent_dim", "n_centers", "epochs"):
@@ -244,6 +255,7 @@ class Sizes:
         if not self.hidden or min(self.hidden) < 1:
             raise InputError(f"hidden is {self.hidden!r}; expected widths of layers, for instance (512, 256)")
         choose("way to decode numbers", self.numeric_output, OUTPUTS)
+        choose("uncertainty", self.uncertainty, UNCERTAINTIES)
 
 
 def hold_out(count: int, seed: int, labels: np.ndarray | None = None) -> Tensor:
@@ -255,7 +267,7 @@ def hold_out(count: int, seed: int, labels: np.ndarray | None = None) -> Tensor:
     if count >= _FEWEST_TO_HOLD_OUT:
         order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
         held_out[order[: min(_MOST_HELD_OUT, int(_HELD_OUT * count))]] = True
-    if labels is not None:
+    if labels is not None and labels.dtype.kind == "i":
         held_out &= torch.from_numpy(np.bincount(labels)[labels] >= _RARE_CLASS)
     return held_out
 
@@ -283,6 +295,11 @@ def fit_generator(
     if len(encoder.schema.immutable) == len(encoder.schema):
         raise InputError("all features are immutable: there is nothing that could change")
     if own is not None:
+        if sizes.uncertainty != "rbf":
+            raise InputError(
+                f"uncertainty={sizes.uncertainty!r} trains or looks into our own decoder; with a generator of yours it "
+                "is 'rbf'"
+            )
         model = Generator(own, rows, centers=centers, category=_categories(encoder, rows))
         fit_uncertainty(model, rows, training=training, run=run)
         return model
@@ -294,6 +311,7 @@ def fit_generator(
         hidden=sizes.hidden,
         output=sizes.numeric_output,
         blocks=encoder.blocks,
+        uncertainty=sizes.uncertainty,
         centers=min(centers, different),
         training=training,
         run=run,
@@ -303,8 +321,10 @@ def fit_generator(
 def fit_own_classifier(
     rows: Tensor, labels: np.ndarray, classes: int, weights: tuple[float, ...] | None, run: Run
 ) -> Classifier:
-    """Train the classifier under explanation ourselves."""
+    """Train the classifier under explanation ourselves; where labels are numbers, a regressor."""
     y = torch.from_numpy(labels).to(rows.device)
+    if y.is_floating_point():
+        return fit_own_regressor(rows, y, run=run)
     return fit_own(rows, y, classes, class_weights=weights, run=run)
 
 
@@ -316,13 +336,24 @@ def fit_explained_surrogate(
     rows: Tensor,
     held_out: Tensor,
     run: Run,
+    *,
+    numbers: bool = False,
 ) -> ExplainedModel:
     """Distil a black-box model: from training rows, from drawn rows, and from rows that searches visit.
 
     A search goes where the surrogate promises most, which is where it is most likely to be wrong. So it learns again
-    from the rows that searches visited and on which the two disagreed, twice.
+    from the rows that searches visited and on which the two disagreed, twice. The numbers of a regressor are
+    standardised meanwhile.
     """
-    ask, trained = partial(_in_parts, black_box_proba(model, encoder)), some(rows[~held_out])
+    said, trained = partial(_in_parts, black_box_proba(model, encoder, numbers=numbers)), some(rows[~held_out])
+    mean, spread = 0.0, 1.0
+    if numbers:
+        known = said(trained)
+        mean, spread = float(known.mean()), float(known.std()) or 1.0
+
+    def ask(x: Tensor) -> Tensor:
+        return (said(x) - mean) / spread if numbers else said(x)
+
     count = min(_MOST_DRAWN, max(_FEWEST_DRAWN, len(rows)))
     drawn, unseen = encoder.round(draw(generator, trained, 2 * count, seed=run.seed)).chunk(2)
     data = SurrogateData(trained, ask(trained)) + SurrogateData(drawn, ask(drawn))
@@ -340,10 +371,11 @@ def fit_explained_surrogate(
         "black-box",
         qualified_name(model),
         classes,
-        black_box_proba(model, encoder),
-        surrogate,
+        black_box_proba(model, encoder, numbers=numbers),
+        rescaled(surrogate, mean, spread) if numbers else surrogate,
         agreed,
-        table_proba(model, encoder),
+        table_proba(model, encoder, numbers=numbers),
+        numbers,
     )
 
 
@@ -375,21 +407,33 @@ def _visited(
 ) -> SurrogateData:
     """Rows that searches from a few training rows to any other class visit, as long as the surrogate is followed."""
     models = SearchModels[Any, Any](surrogate, generator).folded()
-    surrogate_proba = blockwise_proba(surrogate)
+    asked = predict_proba(rows[:1])
+    surrogate_proba = blockwise_proba(surrogate, numbers=asked.shape[-1] == 1)
     order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(run.seed))[:_SEARCHED_ROWS]
     start = rows[order.to(rows.device)]
     predicted = surrogate_proba(start)
     setup = SearchSetup(encoder, models, surrogate_proba, True, start, predicted)
-    now, options = predicted.argmax(-1), SearchOptions(max_steps=_SEARCH_STEPS, step_size=_SEARCH_STEP, progress=False)
-    visited, present = [], now.unique().tolist()
-    with track("visiting rows", len(present), shown=run.progress) as advance:
-        for index in present:
-            feasible = FeasibleSet.of(encoder, start[now == index])
-            target = Target(index, other=True, confidence=_SURROGATE_CONFIDENCE)
+    options = SearchOptions(max_steps=_SEARCH_STEPS, step_size=_SEARCH_STEP, progress=False)
+    visited, targets = [], _away(predicted)
+    with track("visiting rows", len(targets), shown=run.progress) as advance:
+        for member, target in targets:
+            feasible = FeasibleSet.of(encoder, start[member])
             visited.append(search(METHODS["rsgd"], Problem(setup, feasible, target, options)).x)
             advance()
     x = torch.unique(torch.cat(visited), dim=0)
     return SurrogateData(x, predict_proba(x))
+
+
+def _away(predicted: Tensor) -> list[tuple[Tensor, Target]]:
+    """Rows by what a surrogate predicts, and a target elsewhere: any other class, or a number that is a spread away."""
+    if predicted.shape[-1] == 1:
+        high = predicted[:, 0] > 0
+        pairs = ((high, NumberTarget(high=-1.0)), (~high, NumberTarget(low=1.0)))
+        return [(member, target) for member, target in pairs if bool(member.any())]
+    now = predicted.argmax(-1)
+    return [
+        (now == index, Target(index, other=True, confidence=_SURROGATE_CONFIDENCE)) for index in now.unique().tolist()
+    ]
 
 
 def fit_flow_model(rows: Tensor, run: Run) -> FlowModel:
@@ -407,9 +451,14 @@ def fit_flow_model(rows: Tensor, run: Run) -> FlowModel:
     )
 
 
-def torch_subject(module: Any, rows: Tensor, layer: str | None, name: str, classes: Labels | None) -> ExplainedModel:
+def torch_subject(
+    module: Any, rows: Tensor, layer: str | None, name: str, classes: Labels | None, *, numbers: bool = False
+) -> ExplainedModel:
     """A user's torch module as the explained model."""
-    classifier = TorchClassifier(module, rows, layer)
+    classifier = TorchClassifier(module, rows, layer, numbers=numbers)
+    if numbers:
+        said = blockwise_proba(classifier, numbers=True)
+        return ExplainedModel("torch", name, (), said, classifier, numbers=True)
     labels = tuple(range(classifier.classes)) if classes is None else classes
     if len(labels) != classifier.classes:
         raise InputError(
@@ -469,6 +518,7 @@ class FitConfig:
         sizes: Of the models.
         run: Seed, checkpoints and progress of their training.
         options: How to search, for what the method itself fits.
+        numbers: Whether the model predicts numbers, and not classes.
     """
 
     model: Any
@@ -479,6 +529,7 @@ class FitConfig:
     sizes: Sizes
     run: Run
     options: SearchOptions = field(default_factory=SearchOptions)
+    numbers: bool = False
 
 
 def fit_models(
@@ -506,18 +557,23 @@ def _fit_models(
     held_out = hold_out(len(rows), run.seed, labelled and labelled[1]).to(rows.device)
     trained = rows[~held_out]
     generator = fit_generator(trained, encoder, config.sizes, run, config.generator)
+    release_memory()
     if labelled is not None and model is None:
-        weights = class_weights(config.class_weight, classes, labelled[1])
+        weights = None if config.numbers else class_weights(config.class_weight, classes, labelled[1])
         kept = labelled[1][~held_out.cpu().numpy()]
         classifier = fit_own_classifier(trained, kept, len(classes), weights, run)
-        explained = ExplainedModel(
-            "own", "Counterpath's classifier", classes, blockwise_proba(fold(classifier)), classifier
-        )
+        said = blockwise_proba(fold(classifier), numbers=config.numbers)
+        name = "Counterpath's regressor" if config.numbers else "Counterpath's classifier"
+        explained = ExplainedModel("own", name, classes, said, classifier, numbers=config.numbers)
     elif is_torch(model):
-        explained = torch_subject(model, rows, config.representation_layer, qualified_name(model), classes)
+        named = config.representation_layer, qualified_name(model)
+        explained = torch_subject(model, rows, *named, classes, numbers=config.numbers)
     else:
-        explained = fit_explained_surrogate(model, classes, generator, encoder, rows, held_out, run)
+        to = generator, encoder, rows, held_out, run
+        explained = fit_explained_surrogate(model, classes, *to, numbers=config.numbers)
     flow = fit_flow_model(trained, run) if "flow" in config.method.needs else None
+    del trained  # a copy of most rows
+    release_memory()
     models = FittedModels(
         encoder,
         explained,
@@ -537,11 +593,89 @@ def _fit_models(
     return models
 
 
+def fit_family(
+    models: FittedModels,
+    class_weight: str | Mapping[Any, float] | None = None,
+    *,
+    retrain: Any = None,
+    alternatives: Sequence[Any] | None = None,
+    size: int | None = None,
+    held_out: int = HELD_OUT,
+    progress: bool | None = None,
+) -> FittedModels:
+    """The same models with a family of those that may follow the explained one.
+
+    Args:
+        models: The models.
+        class_weight: Of our own classifier.
+        retrain: How the explained model is trained; see `Family.of_retraining`.
+        alternatives: Fitted models, instead.
+        size: How many models are asked; by default 640 of ours, 128 of the user's.
+        held_out: How many more are held out.
+        progress: Show a bar.
+
+    Raises:
+        InputError: There is no way to make one, or what was given cannot be used.
+    """
+    explained, rows, labels = models.explained, models.rows, models.labels
+    if size is None:
+        size = SIZE if retrain is None else RETRAINED
+    for name, count in (("size", size), ("held_out", held_out)):
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise InputError(f"{name} of a family is {count!r}; expected a whole number from 1, for instance {SIZE}")
+    if alternatives is not None:
+        if retrain is not None:
+            raise InputError("alternatives and retrain were both given; expected one of them")
+        return replace(models, family=Family.of_models(alternatives, explained, models.encoder))
+    if retrain is None and explained.kind != "own":
+        raise InputError(
+            f"{explained.name} is a model of yours: say how it is trained, retrain=function or retrain=estimator, or "
+            "give fitted models, alternatives=[…]"
+        )
+    if labels is None:
+        raise InputError(
+            "a family of models is trained, and the labels of the training rows are not known: fit with "
+            "target='column', or give fitted models, alternatives=[…]"
+        )
+    if retrain is not None:
+        given = _labels_as_trained(retrain, explained, labels)
+        options: dict[str, Any] = {"size": size, "held_out": held_out, "seed": models.seed, "progress": progress}
+        return replace(models, family=Family.of_retraining(retrain, explained, models.encoder, rows, given, **options))
+    kept, classes = ~models.held_out, max(2, len(explained.classes))
+    weights = None
+    if not explained.numbers:
+        weights = class_weights(class_weight, explained.classes, labels[kept].cpu().numpy())
+    ensemble = fit_ensemble(
+        rows[kept],
+        labels[kept],
+        classes,
+        size + held_out,
+        class_weights=weights,
+        seed=models.seed + _FAMILY_SEED,
+        progress=progress,
+    )
+    return replace(models, family=Family.of_ensemble(ensemble, held_out))
+
+
+_FAMILY_SEED = 1_000_003  # apart from the seeds of all else that is fitted, so that no member repeats it
+
+
+def _labels_as_trained(retrain: Any, explained: ExplainedModel, labels: Tensor) -> pd.Series:
+    """The labels as a model was trained with them: numbered where it knows classes by numbers, as XGBoost does."""
+    known = labels.cpu().numpy()
+    numbered = [*getattr(retrain, "classes_", ())] == list(range(len(explained.classes)))
+    if explained.numbers or numbered:
+        return pd.Series(known)
+    return pd.Series([explained.classes[index] for index in known.tolist()])
+
+
 def labels_for(models: FittedModels, labelled: Labelled | None) -> Tensor | None:
     """The labels of the training rows as the model's classes; None if there are none, or they are others."""
     if labelled is None or len(labelled[0]) != len(models.explained.classes):
         return None
-    return torch.from_numpy(labelled[1]).to(models.rows.device)
+    if models.explained.numbers != (labelled[1].dtype.kind == "f"):
+        return None
+    return torch.tensor(labelled[1], device=models.rows.device)  # a copy: a table's own numbers may be read-only
 
 
 def _classes(config: FitConfig, encoder: Encoder, rows: Float[Tensor, "n D"], labels: Labels | None) -> Labels:
@@ -551,6 +685,10 @@ def _classes(config: FitConfig, encoder: Encoder, rows: Float[Tensor, "n D"], la
         if labels is None:
             raise InputError("without a model to explain, fit needs the labels: target='column'")
         return labels
+    if config.numbers:
+        if not is_torch(model):
+            black_box_proba(model, encoder, numbers=True)(rows[:1])
+        return ()
     if is_torch(model):
         return torch_subject(model, rows, config.representation_layer, qualified_name(model), labels).classes
     return class_labels(model, black_box_proba(model, encoder)(rows[:1]).shape[-1], labels)

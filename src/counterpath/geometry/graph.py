@@ -58,6 +58,19 @@ class Neighbours:
         parts = [self._nearest_on_gpu(part, count) for part in query.split(rows)]
         return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
 
+    def within(
+        self, query: Float[Tensor, "n D"], reach: Float[Tensor, "n"]
+    ) -> tuple[Bool[Tensor, "n"], Int[Tensor, "n"]]:
+        """Which queries have a reference row within reach, and which one: sooner known than the nearest of all."""
+        if query.device.type != "cpu" or len(query) == 0:
+            distance, index = self.nearest(query)
+            return distance[:, 0] <= reach, index[:, 0]
+        points, bound = self._weighted(query).double().numpy(), float(reach.max())
+        workers = -1 if len(points) >= _WORTH_THREADS else 1
+        found, where = self._tree.query(points, k=1, workers=workers, distance_upper_bound=np.nextafter(bound, np.inf))
+        index = torch.from_numpy(np.where(np.isfinite(found), where, 0)).long()
+        return torch.from_numpy(found).to(query.dtype) <= reach, index
+
     @cached_property
     def _points(self) -> Tensor:
         """The reference rows, weighted."""
@@ -175,6 +188,23 @@ class Graph:
             steps = torch.stack([here, following], 1).sort(1).values
             gap = _any_along_path(torch.isin(_key(steps, self.count), _key(ends[bridge], self.count)), following)
         return ShortestPaths(torch.from_numpy(cost).to(device), following, gap)
+
+    def towards(self, sinks: Int[Tensor, "s"]) -> Int[Tensor, "s m"]:
+        """For each of some points the next point on the shortest path to it from every point; its own for itself."""
+        from scipy.sparse.csgraph import dijkstra
+
+        matrix = _matrix(self.count, self.ends, self.weight)
+        before = dijkstra(matrix, indices=sinks.cpu().numpy(), return_predecessors=True)[1]
+        following = np.where(before < 0, np.arange(self.count), before)
+        return torch.from_numpy(following).long().to(sinks.device)
+
+    def parts(self) -> Int[Tensor, "m"]:
+        """The part of the graph that each point belongs to: between two of them there are bridges at most."""
+        from scipy.sparse.csgraph import connected_components
+
+        kept = ~self.bridge
+        labels = connected_components(_matrix(self.count, self.ends[kept], self.weight[kept]), directed=False)[1]
+        return torch.from_numpy(labels).long().to(self.ends.device)
 
     def to_tensors(self) -> dict[str, Tensor]:
         """The edges as tensors, for a file."""

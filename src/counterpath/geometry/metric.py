@@ -54,6 +54,8 @@ class Linearization:
         std_jac: Jσ, the derivative of `std` by z.
         category: Which columns of `mean` are probabilities of categories; None for none.
         std_rank_one: v and g with Jσ = vgᵀ, for a model whose features get uncertain together; None for others.
+        deviations: (J_k − Jμ)/√K of the K members of an ensemble, whose mean Jμ is; None for other models. With them
+            JμᵀJμ + Σ_k (J_k − Jμ)ᵀ(J_k − Jμ)/K = E_k[J_kᵀJ_k], the expected pull-back metric of the ensemble.
     """
 
     mean: Float[Tensor, "n D"]
@@ -62,11 +64,13 @@ class Linearization:
     std_jac: Float[Tensor, "n D d"] | None = None
     category: Bool[Tensor, "D"] | None = None
     std_rank_one: tuple[Float[Tensor, "n D"], Float[Tensor, "n d"]] | None = None
+    deviations: Float[Tensor, "k n D d"] | None = None
 
     @property
     def jacobians(self) -> tuple[Tensor, ...]:
-        """Jμ, and Jσ where there is one."""
-        return (self.mean_jac,) if self.std_jac is None else (self.mean_jac, self.std_jac)
+        """Jμ, and Jσ or those of an ensemble's members about Jμ, where there are any."""
+        spread = () if self.std_jac is None else (self.std_jac,)
+        return (self.mean_jac, *spread, *(() if self.deviations is None else self.deviations))
 
     @property
     def factors(self) -> tuple[Tensor, ...]:
@@ -328,14 +332,16 @@ def guided(h: Representation) -> Metric:
 def guided_diagonal(h: Representation) -> Metric:
     """JμᵀM_X(μ)Jμ + Jσᵀdiag(M_X(μ))Jσ, the exact expectation for M_X frozen at μ.
 
-    The noise of the features is independent, so E[diag(ε) M_X diag(ε)] = diag(M_X).
+    The noise of the features is independent, so E[diag(ε) M_X diag(ε)] = diag(M_X). The members of an ensemble
+    deviate in all features together, so their part has the whole M_X.
     """
 
     def metric(lin: Linearization) -> Float[Tensor, "n d d"]:
         h_jac = jacobian(h, lin.mean)[1]
         weights = h_jac.square().sum(1).sqrt()
-        noise = (gram(weights[..., None] * factor) for factor in lin.jacobians[1:])
-        return _sum([gram(h_jac @ lin.mean_jac), *noise, *_categories(lin)])
+        noise = [] if lin.std_jac is None else [gram(weights[..., None] * lin.std_jac)]
+        members = [] if lin.deviations is None else [gram(h_jac @ deviation) for deviation in lin.deviations]
+        return _sum([gram(h_jac @ lin.mean_jac), *noise, *members, *_categories(lin)])
 
     return metric
 

@@ -22,7 +22,8 @@ class Calibration:
     """The uncertainty of a decoder, on the data and off them.
 
     Attributes:
-        sigma_share: tr(JσᵀJσ) / tr(M), the mean over held-out codes: how much the uncertainty weighs in the metric.
+        sigma_share: tr(JσᵀJσ) / tr(M), the mean over held-out codes: how much the uncertainty weighs in the metric. Of
+            an ensemble, the part of its members' deviations from their mean.
         sigma_on: Median over held-out codes of σ, averaged over the features.
         sigma_off: The same over latent points off the data: drawn uniformly in the box of the training codes enlarged
             by half, and farther from any training code than 99 % of the held-out codes are.
@@ -83,7 +84,7 @@ def _sigma(vae: LatentModel, z: Tensor, context: Tensor | None) -> Tensor:
 def _sigma_share(vae: LatentModel, z: Tensor, context: Tensor | None) -> Tensor:
     lin = vae.linearize(z, context)
     traces = [gram(factor).diagonal(dim1=-2, dim2=-1).sum(-1) for factor in lin.factors]
-    return traces[1] / (traces[0] + traces[1])
+    return sum(traces[1:], torch.zeros_like(traces[0])) / sum(traces)
 
 
 def _off_data(train: _Points, held_out: _Points, seed: int, count: int = 2000) -> _Points:

@@ -17,7 +17,10 @@ from counterpath.utils.devices import map_blocks
 from counterpath.utils.errors import InputError
 
 PredictProba = Callable[[Tensor], Tensor]
-"""A model as a function: legal encoded rows `(n, D)` to the probability of every class `(n, K)`."""
+"""A model as a function: legal encoded rows `(n, D)` to the probability of every class `(n, K)`.
+
+Of a regressor it is the number that it predicts, `(n, 1)`.
+"""
 
 
 @runtime_checkable
@@ -129,6 +132,7 @@ class _Blockwise:
     """What `blockwise_proba` returns."""
 
     classifier: Differentiable
+    numbers: bool = False
 
     @property
     def never_waits(self) -> bool:
@@ -137,12 +141,19 @@ class _Blockwise:
 
     @torch.no_grad()
     def __call__(self, x: Float[Tensor, "n D"]) -> Float[Tensor, "n K"]:
+        if self.numbers:
+            return map_blocks(self.classifier, x)[:, None]
         return map_blocks(lambda rows: probabilities(self.classifier(rows)), x)
 
 
-def blockwise_proba(classifier: Differentiable) -> PredictProba:
-    """Encoded rows to the probability of every class, by a torch classifier, in blocks of one shape."""
-    return _Blockwise(classifier)
+def blockwise_proba(classifier: Differentiable, *, numbers: bool = False) -> PredictProba:
+    """Encoded rows to the probability of every class, by a torch classifier, in blocks of one shape.
+
+    Args:
+        classifier: The classifier.
+        numbers: It is a regressor: what it returns is what it predicts, `(n, 1)`.
+    """
+    return _Blockwise(classifier, numbers)
 
 
 def fit_classifier(
@@ -207,3 +218,11 @@ def balanced_accuracy(classifier: Classifier, x: Float[Tensor, "n D"], y: Float[
 
     with torch.no_grad():
         return float(balanced_accuracy_score((y > 0.5).cpu(), (classifier(x) > 0).cpu()))
+
+
+@torch.no_grad()
+def rescaled(regressor: Classifier, mean: float, spread: float) -> Classifier:
+    """A regressor of standardised numbers as one of the numbers themselves: mean and spread become part of its head."""
+    regressor.head.weight.mul_(spread)
+    regressor.head.bias.mul_(spread).add_(mean)
+    return regressor

@@ -19,7 +19,7 @@ from counterpath.data.encoding import Encoder
 from counterpath.data.schema import Schema
 from counterpath.models.classifier import Differentiable, PredictProba
 from counterpath.models.surrogate import Agreement
-from counterpath.utils.errors import CounterpathWarning, InputError
+from counterpath.utils.errors import CounterpathWarning, InputError, choose
 
 _PROBE = 64  # rows on which the order of the layers is observed: few, and enough for any that need a batch
 _EDGE = 1e-7
@@ -38,6 +38,7 @@ class TorchClassifier(nn.Module):
         rows: Some encoded rows, to see what it returns.
         layer: Name of the layer, as in `named_modules`, whose output is the representation; by default what goes into
             the last linear layer.
+        numbers: It is a regressor: its one output a row is what it predicts.
 
     Attributes:
         layer: In words, which representation is used.
@@ -45,13 +46,18 @@ class TorchClassifier(nn.Module):
         classes: How many classes it has.
     """
 
-    def __init__(self, module: nn.Module, rows: Tensor, layer: str | None = None) -> None:
+    def __init__(self, module: nn.Module, rows: Tensor, layer: str | None = None, *, numbers: bool = False) -> None:
         super().__init__()
         self.module = copy.deepcopy(module).to(rows).eval().requires_grad_(False)
         layers = _layers_in_order(self.module, rows[:_PROBE])
         with torch.no_grad():
             outputs = _check_outputs(self.module(rows), rows)
-        self.kind = _kind(outputs, layers[-1] if layers else None)
+        if numbers and outputs.ndim != 1:
+            raise InputError(
+                f"the torch model has {outputs.shape[-1]} outputs a row, and a regressor has one; if these are "
+                "classes, leave task='regression' out"
+            )
+        self.kind = "numbers" if numbers else _kind(outputs, layers[-1] if layers else None)
         self.layer_name = layer
         self.classes = 2 if outputs.ndim == 1 else outputs.shape[-1]
         self.representation, self.layer = _representation(self.module, layers, layer)
@@ -59,7 +65,7 @@ class TorchClassifier(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """The log odds of the second class `(n,)`, or one logit a class `(n, K)`."""
         out = _flat(self.module(x))
-        if self.kind == "logits":
+        if self.kind in ("logits", "numbers"):
             return out
         return torch.logit(out, _EDGE) if out.ndim == 1 else out.clamp_min(_EDGE).log()
 
@@ -150,8 +156,8 @@ def _representation(module: nn.Module, layers: list[nn.Module], layer: str | Non
 Labels = tuple[Any, ...]
 Thresholds = tuple[float, ...]
 """τ of every class, together 1: see `decide`."""
-Labelled = tuple[Labels, NDArray[np.int64]]
-"""The classes, and the index of every row's label among them."""
+Labelled = tuple[Labels, NDArray[Any]]
+"""The classes, and the index of every row's label among them; for a regressor no classes, and the numbers."""
 _MOST_CLASSES = 50
 """More different labels than this are in practice measurements, and a classifier of them would hardly learn."""
 
@@ -170,6 +176,7 @@ class ExplainedModel:
         agreement: How well a surrogate agrees with the model.
         table_proba: As `predict_proba`, for a table of rows exactly as they were given; None if the model sees
             encoded rows only.
+        numbers: Whether it is a regressor: it has no classes, and instead of probabilities gives one number a row.
     """
 
     kind: str
@@ -179,6 +186,7 @@ class ExplainedModel:
     classifier: Differentiable
     agreement: Agreement | None = None
     table_proba: Callable[[pd.DataFrame], NDArray[np.float64]] | None = None
+    numbers: bool = False
 
     def predict_proba_table(self, frame: pd.DataFrame, x: Float[Tensor, "n D"]) -> Float[Tensor, "n K"]:
         """The model's own probabilities of rows of a table, which are encoded as `x`.
@@ -187,10 +195,15 @@ class ExplainedModel:
         """
         if self.table_proba is None or not len(frame):
             return self.predict_proba(x)
-        return torch.from_numpy(self.table_proba(frame)).to(x.device)
+        return torch.tensor(self.table_proba(frame), device=x.device)  # what a model returns may be read-only
 
     def class_index(self, label: Any) -> int:
         """The index of a label; text that reads like one of them, as a command line gives it, will do."""
+        if self.numbers:
+            raise InputError(
+                f"the target class {label!r} does not exist: {self.name} is a regressor; ask for a range of what it "
+                "predicts, target_range=(low, high)"
+            )
         found = _find(label, self.classes)
         if found is None:
             known = ", ".join(repr(name) for name in self.classes)
@@ -275,19 +288,104 @@ def check_ignored(model: Any, schema: Schema) -> None:
         )
 
 
-def black_box_proba(model: Any, encoder: Encoder) -> PredictProba:
-    """Legal encoded rows to the probability of every class, by a model that takes tables."""
+TASKS = ("auto", "classification", "regression")
+"""What a model predicts: classes or numbers; or what `is_regression` finds."""
+_REGRESSIONS = ("reg:", "regression", "count:", "survival:", "rank:", "poisson", "quantile", "huber", "mape", "gamma")
+"""How the objectives of boosters that predict numbers begin."""
+
+
+def is_regression(task: str, model: Any, labels: pd.Series | None) -> bool:
+    """Whether a model predicts numbers, and not classes.
+
+    With "auto": a model that says that it is a regressor, as those of scikit-learn, XGBoost and LightGBM do, or that
+    has `predict` and no `predict_proba`; a booster by its objective. All else, no model included, goes by the labels:
+    numbers of which there are more than 50 different ones are measurements. Without labels it is classification.
+
+    Args:
+        task: One of `TASKS`.
+        model: The model; None for ours.
+        labels: The target column, if there is one.
+    """
+    choose("task", task, dict.fromkeys(TASKS))
+    if task != "auto":
+        return task == "regression"
+    if model is not None and not is_torch(model):
+        if type(model).__name__ == "Booster":
+            return _objective(model).startswith(_REGRESSIONS) and _objective(model) != "reg:logistic"
+        if callable(getattr(model, "predict_proba", None)):
+            return False
+        if callable(getattr(model, "predict", None)):
+            return True
+    measured = labels is not None and pd.api.types.is_numeric_dtype(labels.dtype)
+    return bool(measured) and labels is not None and labels.nunique() > _MOST_CLASSES
+
+
+def _objective(booster: Any) -> str:
+    """What a booster of XGBoost or LightGBM was trained for."""
+    if type(booster).__module__.startswith("xgboost"):
+        return str(json.loads(booster.save_config())["learner"]["objective"]["name"])
+    head = booster.model_to_string(num_iteration=1).split("\ntree_sizes")[0]
+    found = next((line.split("=")[1] for line in head.splitlines() if line.startswith("objective=")), "none")
+    return found.split()[0]
+
+
+def predict_numbers(model: Any, frame: pd.DataFrame) -> NDArray[np.float64]:
+    """The numbers `(n, 1)` that a regressor predicts for the rows of a table.
+
+    Raises:
+        InputError: It cannot be called, or what it returns is not one finite number a row.
+    """
+    returned = _number_function(model)(frame)
+    try:
+        numbers = np.asarray(returned, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{qualified_name(model)} answers with what are not numbers ({error})") from error
+    if numbers.ndim == 2 and numbers.shape[1] == 1:
+        numbers = numbers[:, 0]
+    if numbers.shape != (len(frame),) or not np.isfinite(numbers).all():
+        raise InputError(
+            f"{qualified_name(model)} answers {len(frame)} rows with an array of shape {np.shape(returned)}; expected "
+            "of a regressor is one finite number for each row; if it gives probabilities, say task='classification'"
+        )
+    return numbers[:, None]
+
+
+def _number_function(model: Any) -> Callable[[pd.DataFrame], Any]:
+    """The function to call with a table: `predict`, what asks a booster, or the model itself."""
+    library = type(model).__module__.split(".")[0]
+    if type(model).__name__ == "Booster" and library in _BOOSTERS:
+        return _BOOSTERS[library](model, numbers=True)
+    method = getattr(model, "predict", None)
+    if callable(method) and not isinstance(model, type):
+        return method  # type: ignore[no-any-return]
+    if callable(model) and not isinstance(model, type):
+        return model  # type: ignore[no-any-return]
+    raise InputError(
+        f"{model!r} cannot be asked for numbers; expected a torch module on encoded rows, an object with "
+        "predict(DataFrame), a booster of XGBoost or LightGBM, or a function DataFrame -> numbers"
+    )
+
+
+def ask_table(model: Any, frame: pd.DataFrame, *, numbers: bool) -> NDArray[np.float64]:
+    """What a model says about the rows of a table: probabilities, or of a regressor its numbers."""
+    return predict_numbers(model, frame) if numbers else predict_proba(model, frame)
+
+
+def black_box_proba(model: Any, encoder: Encoder, *, numbers: bool = False) -> PredictProba:
+    """Legal encoded rows to the probability of every class, or the number, by a model that takes tables."""
 
     def predict(x: Float[Tensor, "n D"]) -> Float[Tensor, "n K"]:
         rows = x if len(x) else encoder.round(x.new_zeros(1, encoder.width))  # to see how many classes there are
-        return torch.from_numpy(predict_proba(model, encoder.decode(rows))).to(x.device)[: len(x)]
+        return torch.tensor(ask_table(model, encoder.decode(rows), numbers=numbers), device=x.device)[: len(x)]
 
     return predict
 
 
-def table_proba(model: Any, encoder: Encoder) -> Callable[[pd.DataFrame], NDArray[np.float64]]:
-    """Rows of a table, exactly as they are, to the probability of every class."""
-    return lambda frame: predict_proba(model, encoder.align(frame))
+def table_proba(
+    model: Any, encoder: Encoder, *, numbers: bool = False
+) -> Callable[[pd.DataFrame], NDArray[np.float64]]:
+    """Rows of a table, exactly as they are, to the probability of every class, or the number."""
+    return lambda frame: ask_table(model, encoder.align(frame), numbers=numbers)
 
 
 def predict_proba(model: Any, frame: pd.DataFrame) -> NDArray[np.float64]:
@@ -336,17 +434,23 @@ def probability_function(model: Any) -> Callable[[pd.DataFrame], Any]:
     )
 
 
-def _xgboost(booster: Any) -> Callable[[pd.DataFrame], Any]:
+def _xgboost(booster: Any, *, numbers: bool = False) -> Callable[[pd.DataFrame], Any]:
     """Asks an `xgboost.Booster`, which says by its objective what it returns: probabilities, classes or margins."""
     import xgboost
 
-    objective = json.loads(booster.save_config())["learner"]["objective"]["name"]
-    if objective not in ("binary:logistic", "binary:logitraw", "reg:logistic", "multi:softprob", "multi:softmax"):
+    objective = _objective(booster)
+    if not numbers and objective not in (
+        "binary:logistic",
+        "binary:logitraw",
+        "reg:logistic",
+        "multi:softprob",
+        "multi:softmax",
+    ):
         raise InputError(
             f"the XGBoost booster has the objective {objective!r}, which gives no probabilities; expected "
             "binary:logistic or multi:softprob: wrap it into a function DataFrame -> probabilities"
         )
-    margin = objective in ("binary:logitraw", "multi:softmax")
+    margin = not numbers and objective in ("binary:logitraw", "multi:softmax")
 
     def predict(frame: pd.DataFrame) -> NDArray[np.float64]:
         rows = _in_its_order(frame, booster.feature_names, booster.num_features(), "XGBoost")
@@ -360,13 +464,12 @@ def _xgboost(booster: Any) -> Callable[[pd.DataFrame], Any]:
     return predict
 
 
-def _lightgbm(booster: Any) -> Callable[[pd.DataFrame], Any]:
+def _lightgbm(booster: Any, *, numbers: bool = False) -> Callable[[pd.DataFrame], Any]:
     """Asks a `lightgbm.Booster`, which gives probabilities unless its objective is not one of classes."""
-    head = booster.model_to_string(num_iteration=1).split("\ntree_sizes")[0]
-    objective = next((line.split("=")[1] for line in head.splitlines() if line.startswith("objective=")), "none")
-    if objective.split()[0] not in ("binary", "multiclass", "cross_entropy"):
+    objective = _objective(booster)
+    if not numbers and objective not in ("binary", "multiclass", "cross_entropy"):
         raise InputError(
-            f"the LightGBM booster has the objective {objective.split()[0]!r}, which gives no probabilities; expected "
+            f"the LightGBM booster has the objective {objective!r}, which gives no probabilities; expected "
             "binary or multiclass: wrap it into a function DataFrame -> probabilities"
         )
     names = booster.feature_name()
@@ -381,7 +484,7 @@ def _lightgbm(booster: Any) -> Callable[[pd.DataFrame], Any]:
     return predict
 
 
-_BOOSTERS: dict[str, Callable[[Any], Callable[[pd.DataFrame], Any]]] = {"xgboost": _xgboost, "lightgbm": _lightgbm}
+_BOOSTERS: dict[str, Callable[..., Callable[[pd.DataFrame], Any]]] = {"xgboost": _xgboost, "lightgbm": _lightgbm}
 """What asks the class `Booster` of a library, which has `predict` alone."""
 
 
@@ -406,6 +509,25 @@ def qualified_name(model: Any) -> str:
 def is_torch(model: Any) -> bool:
     """Whether a model takes encoded rows as a tensor."""
     return isinstance(model, nn.Module)
+
+
+def encode_numbers(column: pd.Series) -> Labelled:
+    """No classes, and the numbers of a target column.
+
+    Raises:
+        InputError: One is missing or not finite, or all are the same.
+    """
+    numbers = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    bad = ~np.isfinite(numbers)
+    if bad.any():
+        row = int(bad.argmax())
+        raise InputError(
+            f"target column {column.name!r}, row {column.index[row]}: {column.iloc[row]!r} is no number; drop the row, "
+            "or say task='classification'"
+        )
+    if not len(numbers) or numbers.min() == numbers.max():
+        raise InputError(f"target column {column.name!r} has one number only: there is nothing to predict")
+    return (), numbers
 
 
 def encode_labels(column: pd.Series) -> Labelled:

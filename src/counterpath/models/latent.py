@@ -77,7 +77,7 @@ def split_context(context: Float[Tensor, "n c"]) -> tuple[Float[Tensor, "n D"], 
     return values, mask > 0
 
 
-def copy_conditioned(decoded: Float[Tensor, "n D"], context: Float[Tensor, "n c"]) -> Float[Tensor, "n D"]:
+def copy_conditioned(decoded: Float[Tensor, "*k n D"], context: Float[Tensor, "n c"]) -> Float[Tensor, "*k n D"]:
     """Decoded rows with the conditioned columns in place."""
     values, mask = split_context(context)
     return torch.where(mask, values, decoded)

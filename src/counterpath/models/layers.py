@@ -53,7 +53,7 @@ class TableOutput(nn.Module):
         self.number, self.softmax = number, nn.Softmax(dim=-1)
         self.pieces = tuple(_pieces(width, blocks))
 
-    def forward(self, value: Float[Tensor, "n D"]) -> Float[Tensor, "n D"]:
+    def forward(self, value: Float[Tensor, "*n D"]) -> Float[Tensor, "*n D"]:
         """The decoded row."""
         return torch.cat([layer(value[..., part]) for layer, part in self.parts()], dim=-1)
 
@@ -107,8 +107,14 @@ def update_batch_norm(module: nn.Module, rows: Float[Tensor, "n D"]) -> None:
 DEFAULT_ZETA = 1e-6
 """The floor ζ of the precision: off the data σ rises to ζ^(−1/2) = 1000, far above the range of any feature."""
 
+_BASIS_ROWS = 1024  # rows whose basis is computed at once: with 200 centres and 5 axes that takes 4 MB
 _SMALLEST_RADIUS = 0.25
 """A centre's own radius is at least this share of the median radius: a cluster of one point has radius 0, so λ = ∞."""
+
+_ROWS_AT_ONCE = 4096  # rows that meet all centres at a time: with 500 centres 8 MB, which stay in the cache
+_WIDEST_SEARCH = 30.0  # how far log w is looked for below its bound: a factor of 10¹³, beyond what rows can tell
+_LEAST_WANTED = 1e-12  # of an error that vanishes, as with a constant feature: its weight stays a finite number
+_BISECTIONS = 50  # of that interval: what is left is far below float32
 
 
 class RBFPrecision(nn.Module):
@@ -197,9 +203,31 @@ class RBFPrecision(nn.Module):
             raise InputError(f"bandwidth must be a positive number or 'auto'; given {bandwidth!r}")
         else:
             self.bandwidth.fill_(float(bandwidth))
-        activity = self._basis(codes).sum(-1).mean()
+        activity = torch.cat([self._basis(part).sum(-1) for part in codes.split(_BASIS_ROWS)]).mean()
         self.log_weight.copy_((-(spread.square().clamp_min(1e-8) * activity).log())[:, None].expand_as(self.log_weight))
         self._fitted = True
+
+    @torch.no_grad()
+    def fit_weights(self, z: Float[Tensor, "n i"], squared_error: Float[Tensor, "n o"]) -> None:
+        """The W of the greatest likelihood, where all centres share one weight w a feature.
+
+        With Φ = Σφ the loss mean(e²·(wΦ + ζ) − log(wΦ + ζ)) is convex in w, and its derivative
+        mean(e²Φ) − mean(Φ/(wΦ + ζ)) grows with w: its root is found by bisection of log w. Without ζ it would be
+        1/mean(e²Φ), so the root is not above that.
+
+        Args:
+            z: Codes of training rows, with their context.
+            squared_error: What the mean gets wrong there, squared.
+        """
+        mass = torch.cat([self._density(part)[0] for part in z.split(_ROWS_AT_ONCE)]).double()
+        wanted = (squared_error.double() * mass[:, None]).mean(0).clamp_min(_LEAST_WANTED)
+        high = -wanted.log()
+        low = high - _WIDEST_SEARCH
+        for _ in range(_BISECTIONS):
+            middle = 0.5 * (low + high)
+            slope = wanted - torch.stack([(mass / (weight * mass + self.zeta)).mean() for weight in middle.exp()])
+            low, high = torch.where(slope < 0, middle, low), torch.where(slope < 0, high, middle)
+        self.log_weight.copy_((0.5 * (low + high))[:, None])
 
     def forward(self, z: Float[Tensor, "n i"]) -> Float[Tensor, "n o"]:
         """σ(z)."""
@@ -224,7 +252,7 @@ class RBFPrecision(nn.Module):
         std = torch.rsqrt(precision)
         return std, weight * std / precision, slope
 
-    def linearize(
+    def linearize_std(
         self, z: Float[Tensor, "n i"], tangents: Float[Tensor, "d #n i"]
     ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor] | None]:
         """σ, its Jacobian along tangents, and v and g with that Jacobian vgᵀ where the weights are tied."""

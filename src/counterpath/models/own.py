@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from counterpath.models.classifier import Beside, Classifier
+from counterpath.models.classifier import Beside, Classifier, rescaled
 from counterpath.models.layers import update_batch_norm
 from counterpath.models.training import EarlyStopping, Run, check_finite, seeded, train
 from counterpath.utils.devices import map_blocks
@@ -43,12 +43,12 @@ _TEMPERATURES = 0.25, 4.0, 161  # from, to, how many: no classifier is farther o
 
 
 @dataclass(frozen=True)
-class _Task:
+class Task:
     """Some rows of a table to learn from, or to be measured on; the table itself is never copied.
 
     Attributes:
         table: All rows of the table.
-        labels: The index of the class of each.
+        labels: The index of the class of each; or numbers to predict.
         weights: How much an error on each class weighs.
         mean: Of the table's columns.
         spread: Their standard deviation.
@@ -56,40 +56,65 @@ class _Task:
     """
 
     table: Float[Tensor, "N D"]
-    labels: Int[Tensor, "N"]
+    labels: Tensor
     weights: Float[Tensor, "K"]
     mean: Float[Tensor, "D"]
     spread: Float[Tensor, "D"]
     index: Int[Tensor, "n"]
 
+    @classmethod
+    def of(cls, x: Float[Tensor, "n D"], y: Tensor, classes: int, class_weights: Sequence[float] | None) -> "Task":
+        """All rows of a table, with the classes' weights, by default the same."""
+        weights = torch.tensor([1.0] * classes if class_weights is None else list(class_weights)).to(x)
+        spread = x.std(0).clamp_min(_SMALLEST_SPREAD)
+        return cls(x, y, weights, x.mean(0), spread, torch.arange(len(x), device=x.device))
+
     @property
-    def y(self) -> Int[Tensor, "n"]:
-        """The class of every row."""
+    def y(self) -> Tensor:
+        """The class or the number of every row."""
         return self.labels[self.index]
 
     def x(self, index: Int[Tensor, "m"] | None = None) -> Float[Tensor, "m D"]:
         """Rows of the table, standardised; by default these."""
         return (self.table[self.index if index is None else index] - self.mean) / self.spread
 
-    def some(self) -> "_Task":
+    def some(self) -> "Task":
         """At most 50,000 of the rows; a table may be sorted, so they are taken at equal distances."""
         return replace(self, index=self.index[:: -(-len(self.index) // _LINEAR_ROWS)])
 
     def loss(self, logits: Tensor) -> Tensor:
-        """The weighted cross entropy of logits for all rows."""
-        return _cross_entropy(logits, self.y, self.weights)
+        """The weighted cross entropy of logits for all rows, or the mean squared error of numbers."""
+        return error(logits, self.y, self.weights)
 
 
-def _cross_entropy(logits: Tensor, y: Tensor, weights: Tensor) -> Tensor:
-    """Of the log odds of class 1 `(n,)`, or one logit a class `(n, K)`."""
+def error(logits: Tensor, y: Tensor, weights: Tensor) -> Tensor:
+    """Of the log odds of class 1 `(n,)`, one logit a class `(n, K)`, or predicted numbers `(n,)`."""
+    if y.is_floating_point():
+        return F.mse_loss(logits, y.to(logits))
     if logits.ndim == 1:
         logits = torch.stack([torch.zeros_like(logits), logits], dim=-1)
     return F.cross_entropy(logits, y, weight=weights.to(logits))
 
 
+def fit_own_regressor(
+    x: Float[Tensor, "n D"], y: Float[Tensor, "n"], *, width: int = 24, run: Run | None = None
+) -> Classifier:
+    """Train a regressor in the same way: a ridge regression, and what a network adds to it on held-out rows.
+
+    Args:
+        x: Rows.
+        y: The number of every row.
+        width: H, the size of the network's representation.
+        run: Seed, checkpoint and progress.
+    """
+    mean, spread = float(y.mean()), float(y.std()) or 1.0
+    regressor = fit_own(x, ((y - mean) / spread).to(x), 2, width=width, run=run)
+    return rescaled(regressor, mean, spread)
+
+
 def fit_own(
     x: Float[Tensor, "n D"],
-    y: Int[Tensor, "n"],
+    y: Int[Tensor, "n"] | Float[Tensor, "n"],
     classes: int,
     *,
     class_weights: Sequence[float] | None = None,
@@ -103,7 +128,7 @@ def fit_own(
 
     Args:
         x: Rows.
-        y: The index of every row's class.
+        y: The index of every row's class; or numbers, to predict which there is one output, as for two classes.
         classes: How many classes.
         class_weights: How much an error on each class weighs; by default the same.
         width: H, the size of the network's representation.
@@ -116,16 +141,10 @@ def fit_own(
     check_finite("classifier", x)
     if bool((y == y[0]).all()):
         raise InputError(f"a classifier needs more than one class in its labels; given only class {int(y[0])}")
-    weights = torch.tensor([1.0] * classes if class_weights is None else list(class_weights)).to(x)
-    spread = x.std(0).clamp_min(_SMALLEST_SPREAD)
-    task = _Task(x, y, weights, x.mean(0), spread, torch.arange(len(x), device=x.device))
-    fold = _folds(y, run.seed)
+    task = Task.of(x, y, classes, class_weights)
     crossed = len(x) < _CROSS_VALIDATED
-    parts = [
-        (replace(task, index=task.index[fold != index]), replace(task, index=task.index[fold == index]))
-        for index in range(_FOLDS if crossed else 1)
-    ]
-    penalty = _best_penalty(parts)
+    parts = split(task, run.seed, _FOLDS if crossed else 1)
+    penalty = best_penalty(parts)
     if not crossed:
         (rest, held_out), *_ = parts
         classifier, _ = _fit(rest, held_out, penalty, width, _EPOCHS, run)
@@ -143,17 +162,26 @@ def fit_own(
     return _on_rows(classifier, task, temperature).requires_grad_(False)
 
 
-def _folds(y: Int[Tensor, "n"], seed: int) -> Int[Tensor, "n"]:
-    """The part that every row belongs to: each has its share of every class, and at most 10,000 rows."""
+def split(task: Task, seed: int, count: int) -> list[tuple[Task, Task]]:
+    """The rest of the rows, and those that are held out, for each of `count` parts."""
+    fold = folds(task.labels, seed)
+    return [
+        (replace(task, index=task.index[fold != index]), replace(task, index=task.index[fold == index]))
+        for index in range(count)
+    ]
+
+
+def folds(y: Tensor, seed: int) -> Int[Tensor, "n"]:
+    """The part that every row belongs to: each has its share of every class or number, and at most 10,000 rows."""
     parts = max(_FOLDS, -(-len(y) // _MOST_HELD_OUT))
     order = torch.randperm(len(y), generator=torch.Generator().manual_seed(seed)).to(y.device)
     order = order[y[order].argsort(stable=True)]
-    fold = torch.empty_like(y)
+    fold = torch.empty_like(y, dtype=torch.long)
     fold[order] = torch.arange(len(y), device=y.device) % parts
     return fold
 
 
-def _fit_linear(task: _Task, penalty: float) -> tuple[Float[Tensor, "D k"], Float[Tensor, "k"]]:
+def fit_linear(task: Task, penalty: float) -> tuple[Float[Tensor, "D k"], Float[Tensor, "k"]]:
     """A logistic regression by L-BFGS: minimises the mean cross entropy + penalty/(2n)·‖w‖²."""
     logits = 1 if len(task.weights) == 2 else len(task.weights)
     x = task.x().double()
@@ -176,13 +204,13 @@ def _flat(logits: Tensor) -> Tensor:
     return logits[:, 0] if logits.shape[-1] == 1 else logits
 
 
-def _best_penalty(parts: Sequence[tuple[_Task, _Task]]) -> float:
+def best_penalty(parts: Sequence[tuple[Task, Task]]) -> float:
     """The penalty with which linear parts predict held-out rows best."""
 
     def loss(penalty: float) -> float:
         total = 0.0
         for rest, held_out in parts:
-            weight, bias = _fit_linear(rest.some(), penalty)
+            weight, bias = fit_linear(rest.some(), penalty)
             total += float(held_out.loss(_flat(held_out.x().double() @ weight + bias))) * len(held_out.index)
         return total
 
@@ -190,8 +218,8 @@ def _best_penalty(parts: Sequence[tuple[_Task, _Task]]) -> float:
 
 
 def _fit(
-    task: _Task,
-    held_out: _Task | None,
+    task: Task,
+    held_out: Task | None,
     penalty: float,
     width: int,
     epochs: int,
@@ -205,7 +233,7 @@ def _fit(
     beside = classifier.representation
     assert isinstance(beside, Beside)
     some = task.some()
-    weight, bias = _fit_linear(some, penalty)
+    weight, bias = fit_linear(some, penalty)
     scale = (some.x().double() @ weight).std(0).clamp_min(_SMALLEST_SPREAD)
     with torch.no_grad():  # in the representation the linear part has unit spread, as what BatchNorm makes of the rest
         beside.linear.weight.zero_()[: len(scale)] = (weight / scale).T.to(task.table)
@@ -223,7 +251,7 @@ def _fit(
 
     def loss(batch: tuple[Tensor, ...], generator: torch.Generator) -> Tensor:
         (index,) = batch
-        return _cross_entropy(classifier(task.x(index)), task.labels[index], task.weights)
+        return error(classifier(task.x(index)), task.labels[index], task.weights)
 
     train(
         name,
@@ -243,7 +271,7 @@ def _fit(
 
 
 @torch.no_grad()
-def _best_epoch(curves: Sequence[Sequence[Tensor]], parts: Sequence[tuple[_Task, _Task]]) -> int:
+def _best_epoch(curves: Sequence[Sequence[Tensor]], parts: Sequence[tuple[Task, Task]]) -> int:
     """After how many epochs the held-out rows of all parts together are predicted best."""
 
     def loss(epoch: int) -> float:
@@ -254,15 +282,17 @@ def _best_epoch(curves: Sequence[Sequence[Tensor]], parts: Sequence[tuple[_Task,
 
 
 @torch.no_grad()
-def _temperature(task: _Task, logits: Tensor) -> float:
-    """What to multiply logits by, so that their cross entropy is lowest."""
+def _temperature(task: Task, logits: Tensor) -> float:
+    """What to multiply logits by, so that their cross entropy is lowest; numbers stay as they are."""
+    if task.labels.is_floating_point():
+        return 1.0
     low, high, count = _TEMPERATURES
     factors: list[float] = torch.logspace(math.log10(low), math.log10(high), count).tolist()
     return min(factors, key=lambda factor: float(task.loss(factor * logits.double())))
 
 
 @torch.no_grad()
-def _on_rows(classifier: Classifier, task: _Task, temperature: float) -> Classifier:
+def _on_rows(classifier: Classifier, task: Task, temperature: float) -> Classifier:
     """The classifier of rows that are not standardised, with a temperature; both become part of its weights."""
     beside = classifier.representation
     assert isinstance(beside, Beside)

@@ -5,12 +5,15 @@ is not finite, and writes checkpoints from which a killed run goes on to bit-ide
 """
 
 import hashlib
+import importlib
 import json
 import math
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +119,7 @@ def train(
         TrainingError: If the loss stops being finite.
         CheckpointError: If the checkpoint is damaged or of another run.
     """
+    _import_compiler()
     check_finite(name, *tensors)
     device = tensors[0].device
     generator = torch.Generator(device).manual_seed(run.seed)
@@ -152,10 +156,23 @@ def train(
                 checkpoint.save(losses)
                 written = time.monotonic()
             advance(note=f"loss {losses[-1]:.4g}")
+        if checkpoint is not None and epochs == 0:  # what needs no training is kept beside what did
+            checkpoint.save(losses)
     if stopping is not None:
         module.load_state_dict(best)
     module.eval()
     return losses
+
+
+@cache
+def _import_compiler() -> None:
+    """Import what torch's first optimiser imports, in a thread.
+
+    Whatever frames it is imported from are held for good, and with them their data: here there are none.
+    """
+    thread = threading.Thread(target=importlib.import_module, args=("torch._dynamo",))
+    thread.start()
+    thread.join()
 
 
 def _watch(stopping: EarlyStopping | None, module: nn.Module, best: dict[str, Tensor], *, first: bool = False) -> None:
@@ -184,8 +201,8 @@ def check_finite(name: str, *tensors: Tensor) -> None:
     if len(tensors[0]) == 0:
         raise InputError(f"{name}: there are no rows to train on")
     for tensor in tensors:
-        bad = (~tensor.isfinite()).nonzero()
-        if len(bad):
+        if not tensor.isfinite().all():
+            bad = (~tensor.isfinite()).nonzero()
             row, *column = bad[0].tolist()
             where = f"row {row}" + (f", column {column[0]}" if column else "")
             raise InputError(f"{name}: the data hold {len(bad)} values that are NaN or infinite (first: {where})")
@@ -203,16 +220,23 @@ class _Batches:
         generator: torch.Generator,
         epoch_rows: int | None,
     ) -> None:
-        self.loss, self.tensors, self.optimizer, self.generator = loss, tensors, optimizer, generator
-        self.epoch_rows = epoch_rows
+        self.count, self.generator, self.epoch_rows = len(tensors[0]), generator, epoch_rows
         self.device = tensors[0].device
-        self.total = torch.zeros((), device=self.device)
-        self.rows = torch.zeros(batch_size, dtype=torch.long, device=self.device)
-        self.step = Replayed(self._step, self.device, generator)
+        total = self.total = torch.zeros((), device=self.device)
+        rows = self.rows = torch.zeros(batch_size, dtype=torch.long, device=self.device)
+
+        def step() -> None:  # no method: a cycle would hold the data until the collector comes
+            optimizer.zero_grad(set_to_none=True)
+            value = loss(tuple(tensor[rows] for tensor in tensors), generator)
+            value.backward()
+            optimizer.step()
+            total.add_(value.detach())
+
+        self.step = Replayed(step, self.device, generator)
 
     def epoch(self) -> float:
         """Run through the data once, in a new order, and return the mean loss."""
-        count, some = len(self.tensors[0]), self.epoch_rows
+        count, some = self.count, self.epoch_rows
         if some is None or some >= count:
             order = torch.randperm(count, generator=self.generator, device=self.device)
         else:
@@ -223,13 +247,6 @@ class _Batches:
             self.rows.copy_(rows)
             self.step()
         return float(self.total) / len(batches)
-
-    def _step(self) -> None:
-        self.optimizer.zero_grad(set_to_none=True)
-        value = self.loss(tuple(tensor[self.rows] for tensor in self.tensors), self.generator)
-        value.backward()
-        self.optimizer.step()
-        self.total += value.detach()
 
 
 def _check_loss(name: str, losses: list[float], optimizer: torch.optim.Optimizer) -> None:

@@ -1,7 +1,7 @@
 """A variational autoencoder whose decoder is uncertain where it has not seen data."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from counterpath.geometry.metric import Linearization, axes, jacobian
+from counterpath.geometry.metric import Linearization, axes
 from counterpath.models.latent import (
     concat_context,
     context_for,
@@ -21,14 +21,23 @@ from counterpath.models.latent import (
 )
 from counterpath.models.layers import DEFAULT_ZETA, RBFPrecision, TableOutput, mlp
 from counterpath.models.training import MakeOptimizer, Run, check_finite, seeded, train
+from counterpath.models.uncertainty import (
+    Ensemble,
+    LastLayerLaplace,
+    Shape,
+    make_uncertainty,
+    stack,
+    unstack,
+)
 from counterpath.utils.devices import map_blocks
 from counterpath.utils.errors import InputError, choose
+from counterpath.utils.progress import track
 
 OUTPUTS: dict[str, type[nn.Module]] = {"sigmoid": nn.Sigmoid, "linear": nn.Identity}
 
 
 class VAE(nn.Module):
-    """Gaussian VAE: z ~ N(m(x), s(x)²), x = μ(z) + σ(z)⊙ε, with σ from an RBF network.
+    """Gaussian VAE: z ~ N(m(x), s(x)²), x = μ(z) + σ(z)⊙ε, with σ from an RBF network or another estimate.
 
     Args:
         features: D, the width of a row.
@@ -41,6 +50,7 @@ class VAE(nn.Module):
         always_conditioned: Columns on which the model is always conditioned.
         output: "sigmoid" for rows in [0, 1], "linear" for rows without bounds.
         blocks: The columns of each one-hot category, as (first, last + 1); their probabilities come from a softmax.
+        uncertainty: How σ is estimated: "rbf", "ensemble" or "laplace" (see `models.uncertainty`).
         centers: RBF centres of the uncertainty.
         tied: Whether all centres share one weight a feature (see `RBFPrecision`).
         zeta: Floor ζ of the precision.
@@ -59,6 +69,7 @@ class VAE(nn.Module):
         always_conditioned: Sequence[int] = (),
         output: str = "sigmoid",
         blocks: Sequence[tuple[int, int]] = (),
+        uncertainty: str = "rbf",
         centers: int = 200,
         tied: bool = True,
         zeta: float = DEFAULT_ZETA,
@@ -77,10 +88,13 @@ class VAE(nn.Module):
         always[list(always_conditioned)] = True
         self.register_buffer("always_conditioned", always, persistent=False)
         row_width = features if conditional else 0
-        self.precision = RBFPrecision(latent, features, centers, row_width=row_width, tied=tied, zeta=zeta)
+        shape = Shape(self.decoder, latent, features, row_width, centers, tied, zeta)
+        self.uncertainty_kind = uncertainty
+        self.precision = make_uncertainty(uncertainty, shape)
 
     category: Tensor | None
     always_conditioned: Tensor
+    precision: Any  # an `Uncertainty`, most often `RBF`
 
     def context(
         self, x: Float[Tensor, "n D"], mask: Bool[Tensor, "n D"] | None = None
@@ -107,23 +121,41 @@ class VAE(nn.Module):
 
     def decode(self, z: Float[Tensor, "n d"], context: Float[Tensor, "n c"] | None = None) -> Float[Tensor, "n D"]:
         """μ(z), with the conditioned columns copied."""
-        mean = self.decoder(concat_context(z, self._check(context)))
+        mean = self.precision.decode(self.decoder, concat_context(z, self._check(context)))
         return mean if context is None else copy_conditioned(mean, context)
 
     def uncertainty(self, z: Float[Tensor, "n d"], context: Float[Tensor, "n c"] | None = None) -> Float[Tensor, "n D"]:
         """σ(z), given the context."""
-        return self.precision(concat_context(z, self._check(context)))  # type: ignore[no-any-return]
+        std: Tensor = self.precision.std(self.decoder, concat_context(z, self._check(context)))
+        return self._certain(std, context)
 
     def linearize(self, z: Float[Tensor, "n d"], context: Float[Tensor, "n c"] | None = None) -> Linearization:
         """μ(z) and σ(z) with their Jacobians by z; conditioned columns do not move."""
         point = concat_context(z, self._check(context))
-        tangents = axes(point, self.latent)
-        mean, mean_jac = jacobian(self.decoder, point, tangents)
-        std, std_jac, rank_one = self.precision.linearize(point, tangents)
-        if context is not None:
-            mean = copy_conditioned(mean, context)
-            mean_jac = torch.where(split_context(context)[1][..., None], 0, mean_jac)
-        return Linearization(mean, mean_jac, std, std_jac, self.category, rank_one)
+        lin: Linearization = self.precision.linearize(self.decoder, point, axes(point, self.latent))
+        lin = replace(lin, category=self.category)
+        if context is None:
+            return lin
+        copied = split_context(context)[1][..., None]
+        lin = replace(lin, mean=copy_conditioned(lin.mean, context), mean_jac=torch.where(copied, 0, lin.mean_jac))
+        if self.uncertainty_kind == "rbf":
+            return lin
+        std, std_jac, deviations = lin.std, lin.std_jac, lin.deviations
+        return replace(
+            lin,
+            std=None if std is None else self._certain(std, context),
+            std_jac=None if std_jac is None else torch.where(copied, 0, std_jac),
+            deviations=None if deviations is None else torch.where(copied, 0, deviations),
+        )
+
+    def _certain(self, std: Tensor, context: Tensor | None) -> Tensor:
+        """σ without the conditioned columns, which are copied, and about which decoders are never asked.
+
+        That of an RBF network stays: it is one density of code and conditioned columns together.
+        """
+        if context is None or self.uncertainty_kind == "rbf":
+            return std
+        return torch.where(split_context(context)[1], 0, std)
 
     def _check(self, context: Tensor | None) -> Tensor | None:
         if self.conditional != (context is not None):
@@ -152,7 +184,8 @@ class VAETraining:
 
     Attributes:
         mean_epochs: Epochs for encoder and mean.
-        std_epochs: Epochs for the RBF network, with encoder and mean frozen.
+        std_epochs: Epochs for an RBF network with one weight a feature and centre, with encoder and mean frozen. Where
+            all centres share one weight a feature, the likelihood has its maximum in closed form, and takes none.
         batch_size: Rows in a batch.
         learning_rate: Adam's, for encoder and mean.
         std_learning_rate: Adam's, for the RBF network.
@@ -201,6 +234,7 @@ def fit_vae(
     hidden: tuple[int, ...] = (512, 256),
     output: str = "sigmoid",
     blocks: Sequence[tuple[int, int]] = (),
+    uncertainty: str = "rbf",
     centers: int = 200,
     tied: bool = True,
     zeta: float = DEFAULT_ZETA,
@@ -217,7 +251,7 @@ def fit_vae(
     """
     run = run or Run()
     check_finite("VAE", x)
-    if len(x) < centers:
+    if uncertainty == "rbf" and len(x) < centers:
         raise InputError(f"{centers} RBF centres need at least as many rows; given {len(x)}: use fewer centres")
     with seeded(run.seed):
         vae = VAE(
@@ -228,6 +262,7 @@ def fit_vae(
             always_conditioned=always_conditioned,
             output=output,
             blocks=blocks,
+            uncertainty=uncertainty,
             centers=centers,
             tied=tied,
             zeta=zeta,
@@ -250,7 +285,8 @@ def _fit_mean(vae: VAE, x: Tensor, draw_context: DrawContext | None, training: V
         (x,) = batch
         context = None if draw_context is None else draw_context(x, generator)
         mean, std = vae.posterior(x)
-        decoded = vae.decode(_sample(mean, std, generator), context)
+        decoded = vae.decoder(concat_context(_sample(mean, std, generator), context))
+        decoded = decoded if context is None else copy_conditioned(decoded, context)
         error = _error(decoded, x, vae.category, training.category_weight)
         divergence = 0.5 * (mean.square() + std.square() - 1 - 2 * std.log()).sum(-1)
         return (error + training.beta * divergence).mean()
@@ -259,7 +295,7 @@ def _fit_mean(vae: VAE, x: Tensor, draw_context: DrawContext | None, training: V
     train("vae mean", vae, loss, (x,), epochs=training.mean_epochs, optimizer=adam, run=run, **training.loop)
 
 
-def _error(decoded: Tensor, x: Tensor, category: Tensor | None, weight: float) -> Float[Tensor, "n"]:
+def _error(decoded: Tensor, x: Tensor, category: Tensor | None, weight: float) -> Float[Tensor, "*n"]:
     """Squared error of numbers plus weighted cross entropy of categories."""
     squared = (decoded - x).square()
     if category is None:
@@ -272,7 +308,7 @@ def _error(decoded: Tensor, x: Tensor, category: Tensor | None, weight: float) -
 class UncertainModel(Protocol):
     """A generative model whose uncertainty `precision` can be fitted."""
 
-    precision: RBFPrecision
+    precision: Any
 
     def posterior(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation of the codes of rows."""
@@ -291,19 +327,61 @@ def fit_uncertainty(
     training: VAETraining,
     run: Run,
 ) -> None:
-    """Fit the RBF network by maximum likelihood, with encoder and mean frozen.
+    """Fit the estimate of uncertainty, with encoder and mean frozen.
 
-    Minimises −log N(x; μ(z), σ(z)²) over W for z drawn from the posterior, and contexts of `draw_context`.
+    Codes are drawn from the posterior, and contexts by `draw_context`. An RBF network maximises the likelihood
+    N(x; μ(z), σ(z)²), the further members of an ensemble are trained as the first one was, and a Laplace approximation
+    is taken where the training has ended.
     """
     assert isinstance(vae, nn.Module)
     vae.eval().requires_grad_(False)
-    x = x if training.std_rows is None else x[:: -(-len(x) // training.std_rows)]
+    fewer = training.std_rows is not None and not isinstance(vae.precision, Ensemble)  # members see what the first saw
+    codes = _codes(vae, x[:: -(-len(x) // training.std_rows)] if fewer and training.std_rows else x)
+    if isinstance(vae.precision, RBFPrecision):
+        _fit_rbf(vae, codes, draw_context, training, run)
+    elif isinstance(vae, VAE) and isinstance(vae.precision, Ensemble):
+        _fit_ensemble(vae, codes, draw_context, training, run)
+    elif isinstance(vae, VAE) and isinstance(vae.precision, LastLayerLaplace):
+        _fit_laplace(vae, codes, draw_context, training, run)
+    else:
+        raise InputError(f"no way is known to fit an uncertainty of type {type(vae.precision).__name__}")
+    vae.requires_grad_(False)
+
+
+@dataclass(frozen=True)
+class _Codes:
+    """Rows with mean and standard deviation of their codes."""
+
+    x: Float[Tensor, "n D"]
+    mean: Float[Tensor, "n d"]
+    std: Float[Tensor, "n d"]
+
+    def draw(self, seed: int, draw_context: DrawContext | None) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Rows, and codes and contexts drawn for them; of a small table each row several times."""
+        generator = torch.Generator(self.x.device).manual_seed(seed)
+        times = -(-_DRAWS // len(self.x))
+        x, mean, std = (part.repeat(times, 1) for part in (self.x, self.mean, self.std))
+        context = None if draw_context is None else draw_context(x, generator)
+        return x, _sample(mean, std, generator), context
+
+
+_DRAWS = 20_000
+"""Codes on which an uncertainty with a few numbers is fitted, at least: they are then known to a hundredth."""
+
+
+def _codes(vae: nn.Module, x: Tensor) -> _Codes:
+    with torch.no_grad():
+        both = map_blocks(lambda rows: torch.cat(vae.posterior(rows), -1), x)  # type: ignore[operator]
+    return _Codes(x, *both.chunk(2, -1))
+
+
+def _fit_rbf(vae: Any, codes: _Codes, draw_context: DrawContext | None, training: VAETraining, run: Run) -> None:
+    """Place the centres, and fit W by maximum likelihood."""
+    precision, x, mean, std = vae.precision, codes.x, codes.mean, codes.std
     context = context_for(vae, x)
     with torch.no_grad():
-        mean = map_blocks(lambda rows: vae.posterior(rows)[0], x)
-        std = map_blocks(lambda rows: vae.posterior(rows)[1], x)
         error = map_blocks(vae.decode, mean, context) - x
-    vae.precision.fit_centers(
+    precision.fit_centers(
         concat_context(mean, context),
         (error.square().mean(0) + training.noise**2).sqrt(),
         bandwidth=training.bandwidth,
@@ -311,7 +389,12 @@ def fit_uncertainty(
         rows=x,
         seed=run.seed,
     )
-    vae.precision.requires_grad_(True)
+    if precision.tied:
+        with torch.no_grad():
+            rows, z, drawn = codes.draw(run.seed, draw_context)
+            squared_error = (map_blocks(vae.decode, z, drawn) - rows).square() + training.noise**2
+            precision.fit_weights(concat_context(z, drawn), squared_error)
+    precision.requires_grad_(True)
 
     def loss(batch: tuple[Tensor, ...], generator: torch.Generator) -> Tensor:
         x, mean, std = batch
@@ -319,23 +402,55 @@ def fit_uncertainty(
         z = _sample(mean, std, generator)
         with torch.no_grad():
             squared_error = (vae.decode(z, context) - x).square() + training.noise**2
-        precision = vae.precision.precision(concat_context(z, context))
-        return 0.5 * (squared_error * precision - precision.log()).sum(-1).mean()
+        likely = precision.precision(concat_context(z, context))
+        surprise: Tensor = 0.5 * (squared_error * likely - likely.log()).sum(-1).mean()
+        return surprise
 
     bandwidth = -1.0 if isinstance(training.bandwidth, str) else training.bandwidth
-    settings = torch.tensor([bandwidth, training.per_center, training.noise, vae.precision.zeta])
+    settings = torch.tensor([bandwidth, training.per_center, training.noise, precision.zeta])
     train(
         "vae uncertainty",
-        vae.precision,
+        precision,
         loss,
         (x, mean, std),
-        epochs=training.std_epochs,
+        epochs=0 if precision.tied else training.std_epochs,
         optimizer=training.adam(training.std_learning_rate),
         run=run,
         **training.loop,
-        identity=(x, settings, vae.precision.centers.new_tensor(vae.precision.centers.shape)),
+        identity=(x, settings, precision.centers.new_tensor(precision.centers.shape)),
     )
-    vae.requires_grad_(False)
+
+
+def _fit_ensemble(vae: VAE, codes: _Codes, draw_context: DrawContext | None, training: VAETraining, run: Run) -> None:
+    """Train the further members side by side, as the first one was, on codes of the frozen encoder."""
+    others = list(vae.precision.others)
+    together = stack(others).train().requires_grad_(True)
+
+    def loss(batch: tuple[Tensor, ...], generator: torch.Generator) -> Tensor:
+        x, mean, std = batch
+        context = None if draw_context is None else draw_context(x, generator)
+        each = [concat_context(_sample(mean, std, generator), context) for _ in others]
+        decoded = together(torch.stack(each))
+        decoded = decoded if context is None else copy_conditioned(decoded, context)
+        return _error(decoded, x, vae.category, training.category_weight).sum(0).mean()
+
+    adam = training.adam(training.learning_rate)
+    data = (codes.x, codes.mean, codes.std)
+    train(
+        "vae uncertainty", together, loss, data, epochs=training.mean_epochs, optimizer=adam, run=run, **training.loop
+    )
+    unstack(together, others)
+    vae.precision.eval()
+
+
+def _fit_laplace(vae: VAE, codes: _Codes, draw_context: DrawContext | None, training: VAETraining, run: Run) -> None:
+    """The posterior of the last layer's weights, on codes drawn as the decoder has seen them."""
+    with track("training vae uncertainty", 1, shown=run.progress) as advance, torch.no_grad():
+        x, z, context = codes.draw(run.seed, draw_context)
+        error = map_blocks(vae.decode, z, context) - x
+        noise = (error.square().mean(0) + training.noise**2).sqrt()
+        vae.precision.fit(vae.decoder, concat_context(z, context), noise, vae.category)
+        advance()
 
 
 def _sample(mean: Tensor, std: Tensor, generator: torch.Generator) -> Tensor:

@@ -67,7 +67,8 @@ class Combinations:
                 ends = [slice(int(first[k]), int(first[k + 1])) for k in (one, other)]
                 seen[ends[0], ends[1]] = True
         forbidden = tuple(_forbidden(encoder, each, rows.device) for each in parse_forbidden(encoder.schema))
-        return replace(found, seen=seen | seen.T, forbidden=forbidden)
+        itself = torch.eye(total, dtype=torch.bool, device=rows.device)
+        return replace(found, seen=seen | seen.T | itself, forbidden=forbidden)
 
     def parts(self, x: Float[Tensor, "n D"]) -> Int[Tensor, "n f"]:
         """The part or category that rows have of each feature."""
@@ -94,6 +95,23 @@ class Combinations:
         good = torch.ones(len(x), dtype=torch.bool, device=x.device)
         if self.active:
             good = ~self.unseen(x, factual).flatten(1).any(1)
+        return good & self._not_forbidden(x, factual)
+
+    def allowed_among_many(self, x: Float[Tensor, "n D"], factual: Float[Tensor, "n D"]) -> Bool[Tensor, "n"]:
+        """The same, sooner for many rows; but it waits for the device, and cannot be captured in a CUDA graph.
+
+        Only the pairs of features that are in another part than before are looked at: mostly two or three.
+        """
+        good = torch.ones(len(x), dtype=torch.bool, device=x.device)
+        if self.active:
+            parts = self.parts(x)
+            row, feature = (parts != self.parts(factual)).nonzero(as_tuple=True)
+            unseen = ~self.seen.view(-1)[parts[row, feature][:, None] * len(self.seen) + parts[row]].all(1)
+            good[row[unseen]] = False
+        return good & self._not_forbidden(x, factual)
+
+    def _not_forbidden(self, x: Float[Tensor, "n D"], factual: Float[Tensor, "n D"]) -> Bool[Tensor, "n"]:
+        good = torch.ones(len(x), dtype=torch.bool, device=x.device)
         for combination in self.forbidden:
             good &= ~_holds(combination, x) | _holds(combination, factual)
         return good

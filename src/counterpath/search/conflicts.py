@@ -1,6 +1,6 @@
 """Which constraints bind where there is no counterfactual, by asking the model."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from jaxtyping import Float
@@ -10,41 +10,76 @@ from counterpath.data.constraints import Constraints
 from counterpath.data.encoding import Encoder, MixedAxes
 from counterpath.data.status import BindingConstraint
 from counterpath.search.feasible import FeasibleSet
-from counterpath.search.plans import Score
+from counterpath.search.objective import Target
 
 _VALUES = 9  # over the range of a number: its ends, quarters and eighths show whether a bound matters
-_GAIN = 1e-6  # of probability: what float32 rounding makes of equal rows is no gain
 
 
 def binding_constraints(
-    feasible: FeasibleSet, end: Float[Tensor, "n D"], probability: Score, constraints: Constraints
+    feasible: FeasibleSet,
+    end: Float[Tensor, "n D"],
+    predict_proba: Callable[[Tensor], Tensor],
+    target: Target,
+    constraints: Constraints | Sequence[Constraints],
 ) -> list[list[BindingConstraint]]:
     """For every row the constraints that bind at the end of its path, the one that costs most first.
 
-    A constraint binds if it forbids a value of one feature with which the model finds the target more probable
-    than at the end as it is. Every category and nine values over the range of a number are tried.
+    A constraint binds if it forbids a value of one feature with which the model decides as asked, all else as it is at
+    the end: it is blamed only if the model was asked without it and said yes, and with it no. Every category and nine
+    values over the range of a number are tried.
+
+    Args:
+        feasible: What each row may become.
+        end: Where its path ends.
+        predict_proba: The explained model.
+        target: What is wanted.
+        constraints: Those of all rows, or of each.
     """
-    here = probability(end)
     found: list[list[BindingConstraint]] = [[] for _ in range(len(feasible))]
+    constraints = [constraints] * len(feasible) if isinstance(constraints, Constraints) else constraints
     changed = feasible.encoder.changed(feasible.origin, end)
-    full = changed.sum(-1) >= (constraints.max_changes or len(feasible.encoder.schema) + 1)
-    more = torch.full_like(here, -torch.inf)
+    most = next((each.max_changes for each in constraints), None)  # the same for all rows
+    full = changed.sum(-1) >= (most or len(feasible.encoder.schema) + 1)
+    more, already = torch.full_like(end[:, 0], -torch.inf), target.is_reached(predict_proba(end))
     for feature, (name, part) in enumerate(zip(feasible.encoder.schema.names, feasible.encoder.layout, strict=True)):
-        kinds = {rises: _kind(feasible, constraints, name, rises=rises) for rises in (False, True)}
         for tried in _alternatives(feasible.encoder, end, feature):
-            reached = probability(tried)
-            better = reached > here + _GAIN
+            said = predict_proba(tried)
+            reached, better = target.probability(said).to(end.dtype), target.is_reached(said) & ~already
             outside = ((tried < feasible.lower) | (tried > feasible.upper)).any(-1)
             further = full & ~changed[:, feature] & ~outside
             more = torch.where(better & further, more.maximum(reached), more)
+            if feasible.rules is not None:
+                open_ = (better & ~outside).nonzero()[:, 0]
+                for row, text, reach in _broken(feasible, open_, tried[open_], predict_proba, target):
+                    found[row].append(BindingConstraint("rule", text, reach))
             rows = (better & outside).nonzero()[:, 0]
             rises = (tried[rows, part] > feasible.factual[rows, part]).any(-1)
             for row, up, reach in zip(rows.tolist(), rises.tolist(), reached[rows].tolist(), strict=True):
-                found[row].append(BindingConstraint(kinds[up], name, reach))
+                found[row].append(BindingConstraint(_kind(feasible, constraints[row], name, rises=up), name, reach))
     rows = (more > -torch.inf).nonzero()[:, 0]
     for row, reach in zip(rows.tolist(), more[rows].tolist(), strict=True):
-        found[row].append(BindingConstraint("max_changes", str(constraints.max_changes), reach))
+        found[row].append(BindingConstraint("max_changes", str(most), reach))
     return [_strongest(group) for group in found]
+
+
+def _broken(
+    feasible: FeasibleSet, rows: Tensor, tried: Tensor, predict_proba: Callable[[Tensor], Tensor], target: Target
+) -> Iterator[tuple[int, str, float]]:
+    """The rules that forbid values with which the model decides as asked: of which row, and how probable that is.
+
+    A rule that is met by what follows from the value, or by a change that comes with it, does not stand in the way.
+    """
+    rules, within = feasible.rules, feasible.at(rows)
+    assert rules is not None
+    followed = rules.derive(tried)
+    broken = rules.broken(followed, within.origin)
+    mended = within.legal(followed, own=True)
+    settled = rules.hold(mended, within.origin) & target.is_reached(predict_proba(mended))
+    said = predict_proba(followed)
+    reached = target.probability(said)
+    for index in (broken.any(1) & ~settled & target.is_reached(said)).nonzero()[:, 0].tolist():
+        for rule in broken[index].nonzero()[:, 0].tolist():
+            yield int(rows[index]), rules.texts[rule], float(reached[index])
 
 
 def _alternatives(encoder: Encoder, end: Tensor, feature: int) -> Iterator[Tensor]:

@@ -4,13 +4,11 @@ A published method is a `Descent` of one line; a new one is, too: any metric, an
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from counterpath.geometry.metric import METRICS, Metric
-from counterpath.models.classifier import probabilities
 from counterpath.models.latent import IdentityModel, LatentModel
 from counterpath.search.fallback import fallback_paths
 from counterpath.search.method import AnyModels, Method, Problem
@@ -70,6 +68,8 @@ class Descent(Method):
         guided = isinstance(metric, str) and metric.startswith("guided")
         self.settings = ("representation_layer",) if guided else ()
 
+    chooses_features = False
+
     def geometry(self, models: AnyModels) -> tuple[LatentModel, Metric]:
         """The space to search in, and its metric.
 
@@ -125,11 +125,10 @@ class Descent(Method):
         """
         setup, validator, encoder = problem.setup, problem.validator, problem.setup.encoder
         if setup.exact:
-            capturable = never_waits(setup.predict_proba) and validator.needs_model_only
+            capturable = never_waits(setup.predict_proba) and validator.needs_model_only and not problem.feasible.ruled
             stops = [AtLegalRow(encoder, validator.is_valid, capturable)]
         else:
-            first = min(problem.target.level + _MARGIN, _SURE)
-            stops = [_until_sure(problem, first), _until_sure(problem, _SURE)]
+            stops = [_until_sure(problem, _MARGIN), _until_sure(problem, _SURE)]
         keep_residual = problem.options.keep_residual and self._is_generative
         yield from ((stop, keep_residual) for stop in stops)
         if keep_residual:
@@ -143,7 +142,7 @@ class Descent(Method):
         found = traverse(
             model,
             metric,
-            Objective(problem.setup.models.classifier, target.index, target.other, options.fidelity),
+            Objective.of(problem.setup.models.classifier, target, options.fidelity),
             factual,
             context=decoder.context,
             step_constraints=decoder.step_constraints,
@@ -172,12 +171,11 @@ class Descent(Method):
         return problem.paths(row, x, found.reason, codes).truncate()
 
 
-def _until_sure(problem: Problem, confidence: float) -> AtLegalRow:
-    """Stop where the surrogate is that sure."""
-    classifier, target = problem.setup.models.classifier, problem.target
-    sure = replace(target, confidence=max(confidence, target.level))
+def _until_sure(problem: Problem, margin: float) -> AtLegalRow:
+    """Stop where the surrogate is surer than was asked for by a margin."""
+    classifier, sure = problem.setup.models.classifier, problem.target.surer(margin, _SURE)
 
     def is_sure(x: Tensor, factual: Tensor) -> Tensor:
-        return sure.is_reached(probabilities(classifier(x)))
+        return sure.is_reached(sure.said(classifier, x))
 
     return AtLegalRow(problem.setup.encoder, is_sure, never_waits(classifier))

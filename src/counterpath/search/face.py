@@ -57,24 +57,39 @@ class FaceGraph:
         return cls(rows, probabilities, build_graph(points, lengths, near=NEIGHBOURS, far=0, join=False), weights)
 
     def shortest_chains(
-        self, feasible: FeasibleSet, target: Target, should_stop: ShouldStop = never_stop
+        self,
+        feasible: FeasibleSet,
+        target: Target,
+        should_stop: ShouldStop = never_stop,
+        accepted: Bool[Tensor, "m"] | None = None,
     ) -> tuple[Int[Tensor, "p"], Float[Tensor, "p D"], Bool[Tensor, "n"], Bool[Tensor, "n"]]:
         """The shortest chain of every row within its feasible set, until it is time to give up.
 
         The first point is the row itself; a row without a chain has no other.
 
+        Args:
+            feasible: What each row may become.
+            target: What is to be predicted where chains end.
+            should_stop: When to give up.
+            accepted: The training rows where they may end; by default those that reach the target.
+
         Returns:
             To which row each point belongs, the points, which rows have a chain, and which timed out.
         """
-        accepted = target.is_reached(self.probabilities)
+        accepted = target.is_reached(self.probabilities) if accepted is None else accepted
         row, x = [torch.arange(len(feasible), device=feasible.factual.device)], [feasible.factual]
         exists = torch.zeros(len(feasible), dtype=torch.bool, device=feasible.factual.device)
         timed_out = ~exists
-        for group in feasible.groups():
+        rules, groups = feasible.rules, feasible.groups()
+        if rules is not None and any(rule.needs_change for rule in rules.rules):
+            groups = list(torch.arange(len(feasible), device=feasible.factual.device).split(1))
+        for group in groups:
             if should_stop():
                 break
             timed_out[group], first = False, group[0]
             allowed = ((self.rows >= feasible.lower[first]) & (self.rows <= feasible.upper[first])).all(-1)
+            if rules is not None:
+                allowed &= rules.hold(self.rows, feasible.origin[first].expand_as(self.rows))
             chains, exists[group] = self.chains(feasible.factual[group], accepted, allowed)
             chains, group = chains[exists[group]], group[exists[group]]
             if len(group) == 0:
@@ -119,6 +134,7 @@ class Face(Method):
     name = "face"
     description = "from one training row to the next, until one is accepted"
     returns_training_rows = True
+    chooses_features = False
 
     def fit(self, setup: SearchSetup, options: SearchOptions) -> FaceGraph:
         """The graph of training rows."""
@@ -140,7 +156,10 @@ class Face(Method):
     def search(self, problem: Problem) -> Paths:
         """The shortest chain of every row."""
         graph: FaceGraph = problem.state
-        row, x, exists, timed_out = graph.shortest_chains(problem.feasible, problem.target, problem.options.should_stop)
+        accepted = problem.accepted(graph.rows, graph.probabilities)
+        row, x, exists, timed_out = graph.shortest_chains(
+            problem.feasible, problem.target, problem.options.should_stop, accepted
+        )
         missing = torch.where(timed_out, StopReason.OUT_OF_TIME, StopReason.NO_WAY_DOWN)
         reason = torch.where(exists, StopReason.CONFIDENCE_REACHED, missing)
         paths = problem.paths(row, x, reason)

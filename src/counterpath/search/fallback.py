@@ -61,6 +61,7 @@ def _goals(
     feasible, x, z = decoder.feasible, landmarks.x[accepted], landmarks.z[accepted]
     free = feasible.unconstrained
     same = free and validator.combinations is None and not feasible.encoder.personal  # may anybody be this landmark?
+    same = same and validator.stability is None
     near = Neighbours(x, feasible.weights).nearest(feasible.factual, 1 if same else _CANDIDATES)[1]
     if same:
         return z[near[:, 0]], x[near[:, 0]]
@@ -70,9 +71,11 @@ def _goals(
     goals = feasible.legal(x[index], row) if free else decoder.decode(z[index], row, 0.0)
     probabilities, target = validator.predict_proba(goals), validator.target
     possible = validator.is_possible(goals, feasible.origin[row])
-    reached = (target.is_reached(probabilities) & possible).view_as(near)
-    chosen = torch.where(
-        reached.any(1), reached.int().argmax(1), target.probability(probabilities).view_as(near).argmax(1)
-    )
+    reached = target.is_reached(probabilities) & possible
+    if validator.stability is not None:
+        some = reached.nonzero()[:, 0]
+        reached = reached.index_copy(0, some, validator.lasts(goals[some], feasible.origin[row[some]]))
+    reached = reached.view_as(near)
+    chosen = torch.where(reached.any(1), reached.int().argmax(1), target.score(probabilities).view_as(near).argmax(1))
     index = torch.arange(len(near), device=near.device)
     return z[near[index, chosen]], goals.view(len(near), count, -1)[index, chosen]

@@ -22,7 +22,10 @@ from torch import Tensor
 
 from counterpath.data.constraints import Bounds
 from counterpath.data.encoding import Encoder
+from counterpath.data.ruleset import RuleSet
 from counterpath.geometry.metric import cholesky
+from counterpath.models.effects import Effects
+from counterpath.models.latent import membership
 
 _AT_BOUND = 1e-4  # a column that is this close to its bound is at it: below what rounding to legal values can tell
 _GUESSES = 8  # active sets that are tried: they settle after a few, and a bound keeps the cost of a step fixed
@@ -47,6 +50,7 @@ class StepConstraints:
         bounded: Columns that a step must not take past a bound; the others are clipped.
         change_costs: κ of every column.
         origin: The rows as they are, as of `FeasibleSet`; by default where they start.
+        rules: What rows keep to, as of `FeasibleSet`.
     """
 
     factual: Float[Tensor, "n D"]
@@ -58,6 +62,7 @@ class StepConstraints:
     bounded: Int[Tensor, "c"] | None = None
     change_costs: Float[Tensor, "D"] | None = None
     origin: Float[Tensor, "n D"] | None = None
+    rules: RuleSet | None = None
 
     def at(self, rows: Int[Tensor, "m"]) -> "StepConstraints":
         """The constraints of some of the rows."""
@@ -241,6 +246,9 @@ class FeasibleSet:
         bounded: Columns with a bound that was asked for.
         feature_costs: What changing each column costs, from 1.
         origin: The rows as they are.
+        rules: What every row keeps to. A row that breaks a rule as it is starts at a near one that does not, as one
+            that has to enter a range; where there is none, `lawful` says so.
+        effects: What follows from changes.
     """
 
     encoder: Encoder
@@ -251,6 +259,8 @@ class FeasibleSet:
     bounded: Bool[Tensor, "D"]
     feature_costs: Float[Tensor, "D"]
     origin: Float[Tensor, "n D"]
+    rules: RuleSet | None = None
+    effects: Effects | None = None
 
     @classmethod
     def of(
@@ -262,6 +272,8 @@ class FeasibleSet:
         *,
         immutable: bool = True,
         like: Float[Tensor, "n D"] | None = None,
+        rules: RuleSet | None = None,
+        effects: Effects | None = None,
     ) -> "FeasibleSet":
         """Legal rows with the immutable features fixed, if they are to be, within bounds if there are any.
 
@@ -275,11 +287,16 @@ class FeasibleSet:
             immutable: Whether the schema's immutable features are fixed.
             like: Rows with probabilities of categories, the highest of which a row enters whose own is not allowed; by
                 default the first that is allowed.
+            rules: What every row keeps to.
+            effects: What follows from changes.
         """
         low, high = _legal_range(encoder, factual)
         lower, upper = factual.minimum(low), factual.maximum(high)
         if bounds is not None:
             lower, upper = lower.maximum(bounds.lower), upper.minimum(bounds.upper)
+        for first, stop in encoder.blocks:  # where one category is a must, the others are out of the question
+            must = (lower[:, first:stop] > 0).any(-1, keepdim=True)
+            upper[:, first:stop] = torch.where(must, lower[:, first:stop], upper[:, first:stop])
         gaps = list(encoder.gaps.values())
         upper[:, gaps] = factual[:, gaps]  # nobody is advised to leave something out
         fixed = torch.zeros_like(factual[0], dtype=torch.bool)
@@ -293,8 +310,12 @@ class FeasibleSet:
             torch.zeros_like(fixed) if bounds is None else _bounded(bounds),
             torch.ones_like(factual[0]) if feature_costs is None else feature_costs.to(factual),
             factual,
+            rules,
+            effects,
         )
-        return feasible.fix(fixed.expand_as(factual) if bounds is None else bounds.locked | fixed)
+        fixed = fixed & ~feasible.following
+        feasible = feasible.fix(fixed.expand_as(factual) if bounds is None else bounds.locked | fixed)
+        return feasible if rules is None else replace(feasible, factual=feasible.legal(feasible.factual, own=True))
 
     def __len__(self) -> int:
         return len(self.factual)
@@ -313,8 +334,42 @@ class FeasibleSet:
         member = torch.cat([self.lower, self.upper], 1).unique(dim=0, return_inverse=True)[1]
         return [(member == number).nonzero()[:, 0] for number in range(int(member.max()) + 1)] if len(self) else []
 
+    @property
+    def following(self) -> Bool[Tensor, "D"]:
+        """The columns of features that follow from others: nobody changes them, and they cannot be fixed."""
+        return self.columns(self.followers[None])[0]
+
+    @property
+    def followers(self) -> Bool[Tensor, "f"]:
+        """The features that always follow from others: derived ones, and effects that people cannot change."""
+        found = torch.zeros(len(self.encoder.layout), dtype=torch.bool)
+        for each in (self.rules, self.effects):
+            found = found if each is None else found | each.followers
+        return found.to(self.factual.device)
+
+    @property
+    def ruled(self) -> bool:
+        """Whether there are rules or effects."""
+        return self.rules is not None or self.effects is not None
+
+    @property
+    def lawful(self) -> Bool[Tensor, "n"]:
+        """Which rows keep to all rules where searches start."""
+        if self.rules is None:
+            return torch.ones_like(self.factual[:, 0], dtype=torch.bool)
+        return self.rules.hold(self.factual, self.origin)
+
+    def actions(self, x: Float[Tensor, "p D"], row: Int[Tensor, "p"] | None = None) -> Bool[Tensor, "p f"]:
+        """The features that change to become these rows, without those that follow; `row` as in `legal`."""
+        origin = self.origin if row is None else self.origin[row]
+        changed = self.encoder.changed(origin, x)
+        if self.effects is not None:
+            changed &= ~self.effects.follows(x, origin)
+        return changed & ~self.followers if self.ruled else changed
+
     def fix(self, columns: Bool[Tensor, "n D"]) -> "FeasibleSet":
         """The same with further columns fixed."""
+        columns = columns & ~self.following if self.ruled else columns
         lower, upper = (torch.where(columns, self.factual, bound) for bound in (self.lower, self.upper))
         return replace(self, lower=lower, upper=upper, fixed=self.fixed | columns)
 
@@ -343,23 +398,74 @@ class FeasibleSet:
     @cached_property
     def unconstrained(self) -> bool:
         """Whether there is nothing to respect but what is legal."""
-        return not (bool(self.fixed.any()) or bool(self.bounded.any()))
+        return not self.ruled and not (bool(self.fixed.any()) or bool(self.bounded.any()))
+
+    @cached_property
+    def _member(self) -> Float[Tensor, "f D"]:
+        """Row f is 1 in the columns of feature f."""
+        return membership(self.encoder.layout, self.encoder.width).to(self.factual)
 
     def columns(self, features: Bool[Tensor, "n f"]) -> Bool[Tensor, "n D"]:
         """The columns of features."""
-        wide = torch.zeros_like(self.fixed[:1]).expand(len(features), -1).clone()
-        for columns, chosen in zip(self.encoder.layout, features.T, strict=True):
-            wide[:, columns] = chosen[:, None]
-        return wide
+        return features.to(self._member.dtype) @ self._member > 0
 
     def features(self, columns: Bool[Tensor, "n D"]) -> Bool[Tensor, "n f"]:
         """The features that have any of these columns."""
-        return torch.stack([columns[:, part].any(-1) for part in self.encoder.layout], dim=1)
+        return columns.to(self._member.dtype) @ self._member.T > 0
 
-    def legal(self, x: Float[Tensor, "p D"], row: Int[Tensor, "p"] | None = None) -> Float[Tensor, "p D"]:
-        """The nearest feasible rows; `row` says to which row each belongs, by default one each."""
-        ends = (self.lower, self.upper, self.origin)
-        return legal(self.encoder, x, *((each if row is None else each[row]) for each in ends))
+    @property
+    def costs_of_features(self) -> Float[Tensor, "f"]:
+        """What changing each feature costs."""
+        return self.feature_costs[[columns.start for columns in self.encoder.layout]]
+
+    def amounts(self, x: Float[Tensor, "p D"], row: Int[Tensor, "p"]) -> Float[Tensor, "p f"]:
+        """What the change of each feature costs: `cost`, feature by feature."""
+        amounts = (self.weights.square() * (x - self.factual[row]).abs()) @ self._member.T
+        return amounts * self.actions(x, row) if self.ruled else amounts
+
+    def legal(
+        self,
+        x: Float[Tensor, "p D"],
+        row: Int[Tensor, "p"] | None = None,
+        *,
+        own: bool = False,
+        repair: bool = True,
+    ) -> Float[Tensor, "p D"]:
+        """The nearest feasible rows.
+
+        Args:
+            x: Any rows.
+            row: To which row each belongs; by default one each.
+            own: They are the rows themselves, or legal already: values that no legal row has may stay.
+            repair: Move rows that break a rule to near ones that do not; else only what follows is recomputed.
+        """
+        lower, upper, origin = ((each if row is None else each[row]) for each in (self.lower, self.upper, self.origin))
+        found = x if own else legal(self.encoder, x, lower, upper, origin)
+        if self.effects is not None:
+            found = self.effects.propagate(found, origin, lower, upper)
+        if self.rules is None:
+            return found
+        if repair:
+            return self.rules.repair(found, origin, lower, upper)
+        return self.rules.derive(found, lower, upper)
+
+    def rounded(self, x: Float[Tensor, "p D"], row: Int[Tensor, "p"]) -> Float[Tensor, "p D"]:
+        """The nearest legal rows within bounds, whatever follows and whatever the rules are."""
+        return legal(self.encoder, x, self.lower[row], self.upper[row], self.origin[row])
+
+    def settle(self, x: Float[Tensor, "p D"], row: Int[Tensor, "p"]) -> Float[Tensor, "p D"]:
+        """Legal rows with what follows from them, moved to near ones that break no rule; `row` as in `legal`."""
+        return self.legal(x, row, own=True) if self.ruled else x
+
+    def acted(self, x: Float[Tensor, "p D"], row: Int[Tensor, "p"]) -> Float[Tensor, "p D"]:
+        """Rows as people act to become them: what follows is as it was, so that `settle` brings it anew.
+
+        Else it would stay as it followed from something that is then changed, and be an action itself.
+        """
+        if self.effects is None:
+            return x
+        origin = self.origin[row]
+        return torch.where(self.columns(self.effects.follows(x, origin)), origin, x)
 
     def step_constraints(
         self, decoded: Float[Tensor, "n D"], *, keep_residual: bool, squashed: bool, generative: bool, conditional: bool
@@ -393,11 +499,17 @@ class FeasibleSet:
             columns.nonzero()[:, 0] if bool(columns.any()) else None,
             _NATS_PER_COST * (self.feature_costs - 1) * self._plain_weights.square() if bool(hard.any()) else None,
             self.origin,
+            self.rules,
         )
 
     def cost(self, x: Float[Tensor, "p D"], row: Int[Tensor, "p"] | None = None) -> Float[Tensor, "p"]:
         """What becoming these rows costs: Σ ωⱼwⱼ²·|x'ⱼ − xⱼ|, with the feature costs ω; `row` as in `legal`."""
-        return (self.weights.square() * (x - (self.factual if row is None else self.factual[row])).abs()).sum(-1)
+        weights = self.weights.square()
+        if self.effects is not None:
+            weights = weights * self.columns(self.actions(x, row))
+        elif self.rules is not None:  # what follows costs nothing
+            weights = torch.where(self.following, 0, weights)
+        return (weights * (x - (self.factual if row is None else self.factual[row])).abs()).sum(-1)
 
     @property
     def weights(self) -> Float[Tensor, "D"]:

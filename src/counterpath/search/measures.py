@@ -19,6 +19,7 @@ from torch import Tensor
 from counterpath.data.encoding import Axis, Encoder, MixedAxes
 from counterpath.geometry.graph import Neighbours
 from counterpath.search.combinations import Combinations
+from counterpath.search.deviations import deviations
 
 YNN_NEIGHBOURS = 5  # as in CARLA
 _SPREAD_ROWS = 20_000  # of training rows, evenly spaced: a median of so many is right to a hundredth of its spread
@@ -40,6 +41,7 @@ class Case:
         combinations: Which combinations of values training rows have; None where nobody looked.
         is_predicted: Maps rows to whether the target is predicted; by default where its probability is at least 0.5.
         spreads: Of each feature in original units, as of `spreads`; None where nobody looked.
+        share_after: Maps rows to the share of other models that give the wanted outcome; None where there are none.
     """
 
     factual: Float[Tensor, "n D"]
@@ -51,6 +53,7 @@ class Case:
     is_predicted: Callable[[Tensor], Tensor] | None = None
     combinations: Combinations | None = None
     spreads: Float[Tensor, "f"] | None = None
+    share_after: Callable[[Tensor], Tensor] | None = None
 
     def predicted(self, x: Float[Tensor, "m D"]) -> Bool[Tensor, "m"]:
         """For which rows the model predicts the target."""
@@ -200,6 +203,21 @@ def redundancy(case: Case) -> Float[Tensor, "n"]:
     return count
 
 
+def valid_after(case: Case) -> Float[Tensor, "n"]:
+    """Share of models that may follow, and that no search has asked, which give the wanted outcome."""
+    if case.share_after is None:
+        return torch.full_like(case.factual[:, 0], torch.nan)
+    return case.share_after(case.counterfactual).to(case.factual.dtype)
+
+
+def valid_noise(case: Case) -> Float[Tensor, "n"]:
+    """Share of small deviations in the numbers that changed for which the row stays valid; see `deviations`."""
+    tried = deviations(case.encoder, case.counterfactual, case.factual)
+    if len(tried) == 0:
+        return case.factual[:, 0]
+    return case.is_valid(tried.flatten(0, 1)).view(tried.shape[:2]).to(case.factual.dtype).mean(1)
+
+
 MEASURES: dict[str, Callable[[Case], Tensor]] = {
     "valid": valid,
     "confidence": probability,
@@ -216,6 +234,8 @@ MEASURES: dict[str, Callable[[Case], Tensor]] = {
     "unseen_pairs": unseen_pairs,
     "ynn": ynn,
     "redundancy": redundancy,
+    "valid_after": valid_after,
+    "valid_noise": valid_noise,
 }
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from counterpath.data.encoding import Encoder
@@ -23,6 +23,7 @@ from counterpath.search.feasible import FeasibleSet
 from counterpath.search.objective import Target
 from counterpath.search.paths import Paths
 from counterpath.search.roadmap import Landmarks
+from counterpath.search.stability import Stability
 from counterpath.search.validity import Plausibility, Validator
 from counterpath.utils.progress import ShouldStop, never_stop
 
@@ -41,7 +42,7 @@ class SearchOptions:
         damping: Added to the metric's diagonal.
         fidelity: α, the weight of staying close to the factual row.
         fallback: Where a local search gets stuck, take the line to the nearest landmark.
-        sparsify: Put back every redundant change.
+        sparsify: Put back every redundant change; of methods that do not do so by themselves.
         keep_residual: Start at the factual row, and add what the generative model does not reproduce of it.
         refine: Move the ends of geodesics closer to the factual row, and relax their paths.
         allow_copies: Whether a counterfactual may be equal to a training row.
@@ -50,6 +51,9 @@ class SearchOptions:
         tf32: Round the factors of products to TF32 on a GPU while searching.
         ambient_metric: What `geodesic` measures steps by: "data" or "classifier".
         uncertainty_cost: Whether it lets steps cost more where the generative model is uncertain.
+        plausibility: Which share of real rows is nearer to the data than a counterfactual may be far from them.
+        closeness: What makes a counterfactual close: a key of `candidates.COSTS`.
+        stability: What an answer must survive; None for nothing but the explained model.
         should_stop: When to give up.
         progress: Show a bar.
     """
@@ -68,6 +72,9 @@ class SearchOptions:
     tf32: bool = False
     ambient_metric: str = "data"
     uncertainty_cost: bool = True
+    plausibility: float = 0.95
+    closeness: str = "l1"
+    stability: Stability | None = None
     should_stop: ShouldStop = never_stop
     progress: bool | None = False
 
@@ -146,6 +153,7 @@ class Problem:
         target: What the explained model is to predict.
         options: How to search.
         state: What the method's `fit` returned.
+        max_changes: How many features may change; only for methods that can be asked for that.
     """
 
     setup: SearchSetup
@@ -153,6 +161,7 @@ class Problem:
     target: Target
     options: SearchOptions = field(default_factory=SearchOptions)
     state: Any = None
+    max_changes: int | None = None
 
     def __len__(self) -> int:
         return len(self.feasible)
@@ -168,7 +177,13 @@ class Problem:
         combinations = setup.combinations
         if combinations is not None and not self.options.avoid_unseen:
             combinations = combinations.loosened()
-        return Validator(setup.predict_proba, setup.latent, self.target, setup.plausibility, copies, combinations)
+        asked = setup.predict_proba, setup.latent, self.target, setup.plausibility, copies, combinations
+        return Validator(*asked, self.feasible.rules, self.feasible.effects, self.options.stability)
+
+    def accepted(self, rows: Float[Tensor, "m D"], probabilities: Float[Tensor, "m K"]) -> Bool[Tensor, "m"]:
+        """Which of some training rows reach the target, and last, if that is asked for."""
+        reached, stability = self.target.is_reached(probabilities), self.options.stability
+        return reached if stability is None else stability.among(rows, reached, self.target)
 
     def paths(
         self,
@@ -197,6 +212,10 @@ class Method(ABC):
         needs: The models that it needs beside the classifier and the VAE, which are always there: "flow".
         settings: Parameters of `Explainer`, beside those of every search, on which its answers depend.
         returns_training_rows: Whether counterfactuals are training rows.
+        chooses_features: Whether it chooses its ends feature by feature, and so by all models that it asks; others
+            follow one line, or take a training row.
+        respects_limits: Whether its search itself respects `Problem.max_changes` and takes the cheapest way by the
+            costs of features; other methods are asked again with features fixed.
 
     Example:
         >>> class Nowhere(Method):
@@ -213,6 +232,8 @@ class Method(ABC):
     needs: frozenset[str] = frozenset()
     settings: tuple[str, ...] = ()
     returns_training_rows: bool = False
+    respects_limits: bool = False
+    chooses_features: bool = True
 
     def fit(self, setup: SearchSetup, options: SearchOptions) -> Any:
         """What the method learns once, from the models and the training rows; `Problem.state` holds it."""

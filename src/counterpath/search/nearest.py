@@ -99,17 +99,34 @@ def straight_path(start: Float[Tensor, "n D"], end: Float[Tensor, "n D"], steps:
     return start * (1 - times) + end * times
 
 
+def _nearest_lawful(problem: Problem, candidates: Tensor, end: Tensor, exists: Tensor) -> tuple[Tensor, Tensor]:
+    """The nearest candidates that break no rule, where those that were found do; and which rows have one."""
+    feasible, rules = problem.feasible, problem.feasible.rules
+    assert rules is not None
+    wrong = (exists & ~rules.hold(end, feasible.origin)).nonzero()[:, 0].tolist()
+    end, exists = end.clone(), exists.clone()
+    for row in wrong:
+        inside = ((candidates >= feasible.lower[row]) & (candidates <= feasible.upper[row])).all(-1)
+        inside &= rules.hold(candidates, feasible.origin[row].expand_as(candidates))
+        exists[row] = bool(inside.any())
+        if exists[row]:
+            away = ((candidates - feasible.factual[row]) * feasible.weights).square().sum(-1)
+            end[row] = candidates[away.masked_fill(~inside, torch.inf).argmin()]
+    return end, exists
+
+
 class Nearest(Method):
     """The straight line to the nearest feasible training row that the model accepts, its points made legal."""
 
     name = "nearest"
     description = "straight to the nearest training row that is accepted"
     returns_training_rows = True
+    chooses_features = False
 
     def search(self, problem: Problem) -> Paths:
         """The lines; a row without such a training row stays where it is."""
         setup, feasible = problem.setup, problem.feasible
-        factual, candidates = feasible.factual, setup.rows[problem.target.is_reached(setup.probabilities)]
+        factual, candidates = feasible.factual, setup.rows[problem.accepted(setup.rows, setup.probabilities)]
         row = torch.arange(len(factual), device=factual.device)
         if len(candidates) == 0:
             return problem.paths(row, factual, torch.full_like(row, StopReason.NO_WAY_DOWN))
@@ -121,6 +138,10 @@ class Nearest(Method):
             feasible.weights,
             unconstrained=feasible.unconstrained,
         )
+        if feasible.rules is not None:
+            end, exists = _nearest_lawful(problem, candidates, end, exists)
+        if problem.options.stability is not None:  # the candidates last as they are, but not all if they are missed
+            exists = exists & problem.validator.lasts(end, feasible.origin)
         points = straight_path(factual, end, _STEPS).transpose(0, 1).flatten(0, 1)
         row = row.repeat_interleave(_STEPS + 1)
         x = feasible.legal(points, row).view(len(factual), _STEPS + 1, -1).clone()

@@ -1,8 +1,14 @@
-"""What a search is after: the target, and the objective that it minimises on the way."""
+"""What a search is after: the target, and the objective that it minimises on the way.
 
+What a model says about n rows is a tensor `(n, K)`: the probability of every class, or for a regressor, with K = 1, the
+number that it predicts.
+"""
+
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -10,31 +16,105 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from counterpath.geometry.metric import pull
+from counterpath.models.classifier import Differentiable, probabilities
 from counterpath.models.explained import Thresholds, decide
 from counterpath.utils.errors import InputError
+
+Range = tuple[float | None, float | None]
+"""From where to where, either end None if it is open."""
+_MARGIN_OF_WIDTH = 0.4
+"""Of a range: by as much it is narrowed at most at each end, so that a fifth of it is left to aim at."""
+_SURE = 1e-6  # probabilities are kept this far from 0 and 1, where log odds are infinite
+_LEAST_CONFIDENCE, _MOST_CONFIDENCE = 1e-6, 1 - 1e-6
+"""Ends of a range of probabilities before their logarithm: about the least step of float32 below 1."""
+
+
+def parse_number_range(option: str, given: Any, *, probability: bool = False) -> tuple[float | None, float | None]:
+    """A pair (low, high) of numbers in order, either None for an open end.
+
+    Raises:
+        InputError: It is none; the message says what was expected.
+    """
+    example = "(0.6, 0.8)" if probability else "(40, None) for at least 40"
+    pair = list(given) if isinstance(given, list | tuple) else []
+    good = [end is None or (isinstance(end, Real) and not isinstance(end, bool) and math.isfinite(end)) for end in pair]
+    if len(pair) != 2 or not all(good) or pair == [None, None]:
+        raise InputError(f"{option} is {given!r}; expected a pair (low, high) of numbers, for instance {example}")
+    low, high = (None if end is None else float(end) for end in pair)
+    if low is not None and high is not None and low > high:
+        raise InputError(f"{option} is {given!r}, with low above high; swap them?")
+    if probability and not all(end is None or 0 <= end <= 1 for end in (low, high)):
+        raise InputError(f"{option} is {given!r}; probabilities lie between 0 and 1, for instance {example}")
+    return low, high
 
 
 @dataclass(frozen=True)
 class Target:
-    """A class, or any class but one, as the model decides or with at least some confidence.
+    """A class, or any class but one, as the model decides, with at least some confidence, or with one in a range.
 
     Attributes:
         index: Which class, by its index.
         other: The target is any class but that one; its probability is 1 − p.
-        confidence: What the probability of the target must reach; None for no more than the model's own decision.
+        confidence: What the probability of the target must reach; None for no more than the model's own decision. A
+            pair: where it must lie, whatever the model decides.
         thresholds: From which probability on the model decides for each class; None for the most probable class.
     """
 
     index: int
     other: bool = False
-    confidence: float | None = 0.5
+    confidence: float | Range | None = 0.5
     thresholds: Thresholds | None = None
 
     def __post_init__(self) -> None:
         if self.confidence is None:
             return
-        if not isinstance(self.confidence, Real) or not 0 < self.confidence < 1:
+        if isinstance(self.confidence, tuple):
+            parse_number_range("confidence", self.confidence, probability=True)
+        elif not isinstance(self.confidence, Real) or not 0 < self.confidence < 1:
             raise InputError(f"a confidence lies between 0 and 1; given {self.confidence!r}, try 0.5")
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Where the probability must lie, if that is what is asked for."""
+        if not isinstance(self.confidence, tuple):
+            return None
+        low, high = self.confidence
+        return 0.0 if low is None else low, 1.0 if high is None else high
+
+    def said(self, classifier: Differentiable, x: Float[Tensor, "n D"]) -> Float[Tensor, "n K"]:
+        """What a classifier that a search follows says about rows, in the form of the explained model."""
+        return probabilities(classifier(x))
+
+    def score(self, probabilities: Float[Tensor, "n K"]) -> Float[Tensor, "n"]:
+        """How close rows are to the target, from 0 to 1: its probability, or how near that is to where it must lie."""
+        of_target = self.probability(probabilities)
+        if self.interval is None:
+            return of_target
+        low, high = self.interval
+        return 1 - (low - of_target).clamp_min(0) - (of_target - high).clamp_min(0)
+
+    def advantage(self, probabilities: Float[Tensor, "n K"]) -> Float[Tensor, "n"]:
+        """What nearly adds up when several features change: the log odds; of a range, how far these are inside.
+
+        In double: a logarithm's last digit depends on where in memory a number lies, and the answer must not.
+        """
+        odds = torch.logit(self.probability(probabilities).double(), eps=_SURE)
+        if self.interval is None:
+            return odds
+        low, high = map(_log_odds, self.interval)
+        return torch.minimum(odds - low, high - odds)
+
+    def enough(self, like: Tensor) -> Tensor:
+        """The advantage from which on the target is reached, as such a tensor."""
+        if self.interval is not None:
+            return torch.zeros((), dtype=like.dtype, device=like.device)
+        return torch.logit(torch.tensor(self.level, dtype=like.dtype, device=like.device), eps=_SURE)
+
+    def surer(self, margin: float, most: float) -> "Target":
+        """The same with more confidence, up to `most`; or in the inside of a range."""
+        if self.interval is None:
+            return replace(self, confidence=max(min(self.level + margin, most), self.level))
+        return replace(self, confidence=_narrowed(self.interval, margin))
 
     def probability(self, probabilities: Float[Tensor, "n K"]) -> Float[Tensor, "n"]:
         """The probability of the target, given those of all classes."""
@@ -47,17 +127,93 @@ class Target:
         return ~is_class if self.other else is_class
 
     def is_reached(self, probabilities: Float[Tensor, "n K"]) -> Bool[Tensor, "n"]:
-        """Where it is predicted, and with the asked confidence."""
+        """Where it is predicted, and with the asked confidence; or where its probability lies in the range."""
+        if self.interval is not None:
+            of_target, (low, high) = self.probability(probabilities), self.interval
+            return (of_target >= low) & (of_target <= high)
         decided = self.is_predicted(probabilities)
+        assert not isinstance(self.confidence, tuple)
         return decided if self.confidence is None else decided & (self.probability(probabilities) >= self.confidence)
 
     @property
     def level(self) -> float:
         """What a search aims at: the asked confidence, or the probability from which one of two classes is decided."""
+        if self.interval is not None:
+            return self.interval[0]
         if self.confidence is not None:
+            assert not isinstance(self.confidence, tuple)
             return self.confidence
         own = self.thresholds[self.index] if self.thresholds is not None and len(self.thresholds) == 2 else 0.5
         return 1 - own if self.other else own
+
+
+def _narrowed(interval: tuple[float, float], margin: float) -> tuple[float, float]:
+    low, high = interval
+    inward = min(margin, _MARGIN_OF_WIDTH * (high - low))
+    return low + (inward if low > -math.inf else 0), high - (inward if high < math.inf else 0)
+
+
+@dataclass(frozen=True)
+class NumberTarget(Target):
+    """A range of the number that a regressor predicts.
+
+    Its probability stands for how near the number is to the range: exp(−d/s), with d the distance to it, and so 1
+    within.
+
+    Attributes:
+        low: The least; −∞ for an open end.
+        high: The most.
+        spread: s, how far apart predictions are: their standard deviation on the training rows.
+    """
+
+    index: int = 0
+    confidence: float | Range | None = None
+    low: float = -math.inf
+    high: float = math.inf
+    spread: float = 1.0
+
+    def said(self, classifier: Differentiable, x: Float[Tensor, "n D"]) -> Float[Tensor, "n K"]:
+        """The number."""
+        return classifier(x)[:, None]
+
+    def distance(self, numbers: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+        """How far numbers are from the range; 0 within."""
+        return (self.low - numbers).clamp_min(0) + (numbers - self.high).clamp_min(0)
+
+    def probability(self, probabilities: Float[Tensor, "n K"]) -> Float[Tensor, "n"]:
+        """exp(−d/s)."""
+        return (-self.distance(probabilities[:, 0]) / self.spread).exp()
+
+    def score(self, probabilities: Float[Tensor, "n K"]) -> Float[Tensor, "n"]:
+        """The same."""
+        return self.probability(probabilities)
+
+    def is_predicted(self, probabilities: Float[Tensor, "n K"]) -> Bool[Tensor, "n"]:
+        """Which numbers lie in the range."""
+        return (probabilities[:, 0] >= self.low) & (probabilities[:, 0] <= self.high)
+
+    def is_reached(self, probabilities: Float[Tensor, "n K"]) -> Bool[Tensor, "n"]:
+        """The same."""
+        return self.is_predicted(probabilities)
+
+    def advantage(self, probabilities: Float[Tensor, "n K"]) -> Float[Tensor, "n"]:
+        """How far inside of the range numbers are, in spreads; negative outside."""
+        numbers = probabilities[:, 0].double()
+        return torch.minimum(numbers - self.low, self.high - numbers) / self.spread
+
+    def enough(self, like: Tensor) -> Tensor:
+        """From its end on."""
+        return torch.zeros((), dtype=like.dtype, device=like.device)
+
+    def surer(self, margin: float, most: float) -> "NumberTarget":
+        """The inside of the range, by so many spreads at each end."""
+        low, high = _narrowed((self.low, self.high), margin * self.spread)
+        return replace(self, low=low, high=high)
+
+    @property
+    def level(self) -> float:
+        """Within the range it is 1."""
+        return 1.0
 
 
 Logits = Callable[[Tensor], Tensor]
@@ -81,6 +237,9 @@ class Objective:
         target: The class that is aimed at, by its index.
         other: Any class but `target` is aimed at.
         fidelity: α, how much staying close to the factual weighs.
+        interval: Where the log odds of the target must lie; then f(x) is how far they are from there, + α‖x − x₀‖₂.
+        spread: For a regressor, whose classifier maps rows to numbers and not to log odds: how far apart these are. The
+            interval is one of numbers then, and f counts spreads.
 
     References:
         Wachter, Mittelstadt and Russell, 2017 (α = 0); Joshi et al., REVISE, 2019 (the fidelity term).
@@ -90,6 +249,19 @@ class Objective:
     target: int = 1
     other: bool = False
     fidelity: float = 0.0
+    interval: tuple[float, float] | None = None
+    spread: float | None = None
+
+    @classmethod
+    def of(cls, classifier: Logits, target: Target, fidelity: float = 0.0) -> "Objective":
+        """The objective of a search for a target."""
+        if isinstance(target, NumberTarget):
+            inside = target.surer(_INSIDE, 1.0)
+            return cls(classifier, fidelity=fidelity, interval=(inside.low, inside.high), spread=target.spread)
+        if target.interval is None:
+            return cls(classifier, target.index, target.other, fidelity)
+        low, high = _narrowed(target.interval, _INSIDE)
+        return cls(classifier, target.index, target.other, fidelity, (_log_odds(low), _log_odds(high)))
 
     def __post_init__(self) -> None:
         if self.target < 0:
@@ -99,8 +271,8 @@ class Objective:
 
     def loss(self, x: Float[Tensor, "n D"], factual: Float[Tensor, "n D"]) -> tuple[Tensor, Tensor]:
         """f(x), and the log odds of the target."""
-        toward = log_odds(self.classifier(x), self.target, other=self.other)
-        loss = F.softplus(-toward)
+        toward = self._toward(self.classifier(x))
+        loss = F.softplus(-toward) if self.interval is None else self._beyond(toward).abs()
         if self.fidelity:
             loss = loss + self.fidelity * _norm(x - factual)
         return loss, toward
@@ -108,10 +280,18 @@ class Objective:
     def evaluate(self, x: Float[Tensor, "n D"], factual: Float[Tensor, "n D"]) -> Evaluation:
         """f(x), the probability of the target and ∂f/∂x, in closed form where the classifier has one."""
         logits, back = pull(self.classifier, x.detach())
-        toward = log_odds(logits, self.target, other=self.other)
-        loss, probability = F.softplus(-toward), torch.sigmoid(toward)
-        missing = probability - 1  # the derivative of −log p by the log odds
-        slope = _log_odds_slope(logits, self.target, other=self.other)
+        toward = self._toward(logits)
+        if self.interval is None:
+            loss, probability = F.softplus(-toward), torch.sigmoid(toward)
+            missing = probability - 1  # the derivative of −log p by the log odds
+        else:
+            beyond = self._beyond(toward)
+            loss, missing = beyond.abs(), beyond.sign()
+            probability = torch.sigmoid(toward) if self.spread is None else (-loss).exp()
+        if self.spread is None:
+            slope = _log_odds_slope(logits, self.target, other=self.other)
+        else:
+            slope = torch.full_like(logits, 1 / self.spread)
         gradient = back(slope * (missing if logits.ndim == 1 else missing[:, None]))
         if self.fidelity:
             away = x.detach() - factual
@@ -119,6 +299,27 @@ class Objective:
             loss = loss + self.fidelity * distance
             gradient = gradient + self.fidelity * away / torch.where(distance == 0, 1, distance)[:, None]
         return Evaluation(loss, probability, gradient)
+
+    def _toward(self, logits: Tensor) -> Tensor:
+        """The log odds of the target, or the number in spreads."""
+        return log_odds(logits, self.target, other=self.other) if self.spread is None else logits / self.spread
+
+    def _beyond(self, toward: Tensor) -> Tensor:
+        """How far it is above the interval, or below it, which is negative."""
+        assert self.interval is not None
+        low, high = (end / (self.spread or 1.0) for end in self.interval)
+        return (toward - high).clamp_min(0) - (low - toward).clamp_min(0)
+
+
+_INSIDE = 0.05
+"""How far inside of a range a search aims, in probability or in spreads: what rounding to legal rows may take back."""
+
+
+def _log_odds(probability: float) -> float:
+    inside = min(max(probability, _LEAST_CONFIDENCE), _MOST_CONFIDENCE)
+    if probability <= 0 or probability >= 1:
+        return -math.inf if probability <= 0 else math.inf
+    return math.log(inside / (1 - inside))
 
 
 def log_odds(logits: Tensor, target: int, *, other: bool = False) -> Float[Tensor, "n"]:

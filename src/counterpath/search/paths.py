@@ -11,7 +11,7 @@ from torch import Tensor
 from counterpath.search.traverse import StopReason, Trajectory
 
 _OF_POINTS = ("x", "z", "sigma", "probability", "valid")
-_OF_ROWS = ("reason", "fallback", "gap")
+_OF_ROWS = ("reason", "fallback", "gap", "implausible")
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class Paths:
         reason: Why the search of each row stopped.
         fallback: Which paths the fallback found.
         gap: Whose path crosses a gap in the data.
+        implausible: Whose counterfactual is farther from the data than it was to be, because there is none nearer.
     """
 
     row: Int[Tensor, "p"]
@@ -39,6 +40,7 @@ class Paths:
     reason: Int[Tensor, "n"]
     fallback: Bool[Tensor, "n"]
     gap: Bool[Tensor, "n"]
+    implausible: Bool[Tensor, "n"]
 
     @property
     def last(self) -> Int[Tensor, "n"]:
@@ -53,6 +55,10 @@ class Paths:
     def points(self, keep: Tensor, **changes: Tensor) -> "Paths":
         """Some of the points, by a mask or by indices."""
         return replace(self, **{name: getattr(self, name)[keep] for name in ("row", *_OF_POINTS)}, **changes)
+
+    def described_as(self, other: "Paths") -> "Paths":
+        """The same with what is said of other paths of the same rows: how they were found."""
+        return replace(self, fallback=other.fallback, gap=other.gap, implausible=other.implausible)
 
     def select(self, rows: Int[Tensor, "m"]) -> "Paths":
         """The paths of these rows, numbered anew; a row may be there more than once."""

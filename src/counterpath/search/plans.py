@@ -18,6 +18,8 @@ from counterpath.search.validity import IsPlausible, Validator
 
 RowFunction = Callable[[Tensor], Tensor]
 """From rows to one value each."""
+Settle = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""Rows with what follows from them, and which features actions have changed, given the indices as of `IsPlausible`."""
 
 
 def sparsify(validator: Validator, feasible: FeasibleSet, paths: Paths) -> Paths:
@@ -38,6 +40,7 @@ def sparsify(validator: Validator, feasible: FeasibleSet, paths: Paths) -> Paths
         probability=validator.probability,
         is_plausible=plausibility.no_farther_than(end, plausibility.limit),
         feature_costs=[float(feasible.feature_costs[columns][0]) for columns in feasible.encoder.layout],
+        settle=_settle(feasible.at(found)) if feasible.ruled else None,
     )
     unchanged = feasible.features(end != factual).logical_not()  # what came back by itself need not move on the way
     back = torch.zeros_like(feasible.fixed)
@@ -54,6 +57,7 @@ def redundant_changes(
     probability: RowFunction,
     is_plausible: IsPlausible,
     feature_costs: Sequence[float] | None = None,
+    settle: Settle | None = None,
 ) -> Bool[Tensor, "n f"]:
     """Which changed features of every counterfactual are redundant, all of them together.
 
@@ -68,6 +72,8 @@ def redundant_changes(
         probability: Of the target.
         is_plausible: Which rows are plausible enough.
         feature_costs: Of each feature; by default the same.
+        settle: What follows from a change that is put back: rows and indices, as of `is_valid`, to rows, and to which
+            features are changed by an action then.
     """
     alone = torch.stack([probability(_restored(end, factual, columns)) for columns in layout], dim=1)
     order = alone.argsort(dim=1, descending=True, stable=True)
@@ -84,11 +90,23 @@ def redundant_changes(
         good = (tried != row).any(-1).nonzero()[:, 0]
         if len(good) == 0:
             continue
+        if settle is not None:
+            tried[good], acts = settle(tried[good], good)
+            good = good[~acts.gather(1, feature[good, None])[:, 0]]
         good = good[is_valid(tried[good], good)]
         good = good[is_plausible(tried[good], good)]
         row[good] = tried[good]
         back[good, feature[good]] = True
     return back
+
+
+def _settle(feasible: FeasibleSet) -> Settle:
+    def settle(tried: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+        within = feasible.at(index)
+        settled = within.legal(tried, own=True)
+        return settled, within.actions(settled) & within.features(settled != within.factual)
+
+    return settle
 
 
 def _restored(row: Tensor, factual: Tensor, columns: slice) -> Tensor:
@@ -154,27 +172,45 @@ def one_plan(search: Search, feasible: FeasibleSet, probability: Score, max_chan
 
 
 def several_plans(
-    search: Search, feasible: FeasibleSet, probability: Score, *, count: int, max_changes: int | None = None
+    search: Search,
+    feasible: FeasibleSet,
+    probability: Score,
+    *,
+    count: int,
+    max_changes: int | None = None,
+    respects_limits: bool = False,
 ) -> Plans:
-    """Up to `count` plans for each row, none of which changes all features that a cheaper one changes.
+    """Up to `count` plans for each row, none of which changes all features that one before it changes.
 
-    The next plans are looked for with one feature fixed that a plan before changes, for each such feature; the cheapest
-    plan is branched first (Lawler, 1972). The cost of a plan is the sum of its changes, weighted
-    by the costs of the features.
+    The first is the one that is found if no more are asked for. The next ones are looked for with one feature fixed
+    that a plan before changes, for each such feature; the cheapest plan is branched first (Lawler, 1972). They follow
+    by cost, the sum of their changes, weighted by the costs of the features.
+
+    Args:
+        search: Looks for one counterfactual a row.
+        feasible: What each row may become.
+        probability: Of the target.
+        count: How many plans are looked for.
+        max_changes: How many features may change.
+        respects_limits: Whether the search respects that itself.
     """
-    found = _PlanSearch(feasible, one_plan(search, feasible, probability, max_changes))
+
+    def one(within: FeasibleSet) -> Paths:
+        return search(within) if respects_limits else one_plan(search, within, probability, max_changes)
+
+    found = _PlanSearch(feasible, one(feasible))
     for _ in range(count):
         rows, fixed = found.branches(count)
         if len(rows) == 0:
             break
         narrower = feasible.at(rows).fix(feasible.columns(fixed))
-        found.add(rows, fixed, one_plan(search, narrower, probability, max_changes))
+        found.add(rows, fixed, one(narrower))
     return found.chosen(count)
 
 
 def changed_most(feasible: FeasibleSet, paths: Paths) -> Int[Tensor, "n"]:
     """How many features are changed at that point of each path where most are."""
-    changed = feasible.encoder.changed(feasible.origin[paths.row], paths.x).sum(-1)
+    changed = feasible.actions(paths.x, paths.row).sum(-1)
     return torch.zeros_like(paths.reason).scatter_reduce(0, paths.row, changed, "amax")
 
 
@@ -270,6 +306,8 @@ class _PlanSearch:
         """Add what was found for some rows with some features fixed."""
         end, feasible = paths.x[paths.last], self.feasible.at(rows)
         changed, costs = feasible.encoder.changed(feasible.factual, end), feasible.cost(end).tolist()
+        if feasible.ruled:
+            changed = changed & feasible.actions(end)
         for index, row in enumerate(rows.tolist()):
             if int(paths.reason[index]) == StopReason.OUT_OF_TIME:
                 self.timed_out.add(row)
@@ -331,9 +369,9 @@ class _Plan:
 
 
 def _different(plans: list[_Plan]) -> list[_Plan]:
-    """The plans that do not change all that a cheaper one changes, cheapest first."""
+    """The plans that do not change all that one before changes: first what was found first, the others by cost."""
     kept: list[_Plan] = []
-    for plan in sorted(plans, key=lambda plan: (plan.cost, plan.piece, plan.index)):
+    for plan in sorted(plans, key=lambda plan: (plan.piece > 0, plan.cost, plan.piece, plan.index)):
         if not any(other.features <= plan.features for other in kept):
             kept.append(plan)
     return kept

@@ -1,9 +1,8 @@
-"""A roadmap of a latent space: a graph on codes of training rows, and its versions under a row's fixed columns.
+"""A roadmap of a latent space: a graph on codes of training rows, shared by everybody.
 
 Its edges are measured by a cost field: what moving costs, and where the data end.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -15,7 +14,7 @@ from torch import Tensor
 from counterpath.geometry.curve import relax
 from counterpath.geometry.graph import Graph, Neighbours, ShortestPaths, build_graph
 from counterpath.geometry.metric import Decoded, Metric, damped, scaled_by_uncertainty, secant
-from counterpath.models.latent import LatentModel, context_for, split_context
+from counterpath.models.latent import LatentModel, context_for
 from counterpath.search.objective import Target
 from counterpath.utils.devices import map_blocks
 
@@ -159,12 +158,9 @@ MOST_CONFIDENT = 200
 """Of each class so many rows of which the model is most confident are nodes anyway: a high confidence needs goals."""
 PIECES = 3
 """Into how many pieces an edge is cut to find its cost: enough to see a hill between its ends."""
-CONDITIONAL_NODES = 2000
-"""How many nodes a conditional roadmap has, those with the most similar fixed columns: 0.1 to 0.2 s to build."""
-FURTHER_GOALS = 500
-"""And how many further goals it gets, if none of those nodes is one."""
-CACHE_BYTES = 256 * 2**20
-"""How many bytes of conditional roadmaps are kept: about 250 of them, as many as Adult has ages, sexes and races."""
+ROUTE_NODES = 2000
+"""How many nodes a roadmap has that paths between given ends are looked for on: a shortest path takes a millisecond."""
+_SINKS_AT_ONCE = 256  # ends whose shortest paths are held at once: 6 MB for a roadmap of 2,000 nodes
 _ENTRIES = 8  # nearest nodes at which a path may enter the roadmap: as many as each node has nearest neighbours
 _ENTRY_PIECES, _DIRECT_PIECES = 2, 4  # an entry is short, a direct line to a goal is long
 
@@ -209,137 +205,92 @@ class Landmarks:
             x = legal(map_blocks(model.decode, z, context_for(model, chosen)))
         return cls(x, z, predict_proba(x))
 
-
-@dataclass(frozen=True)
-class ConditionalRoadmap:
-    """The roadmap for rows with the same fixed columns.
-
-    Attributes:
-        index: Which landmarks are its nodes.
-        z: Their codes.
-        decoded: What they stand for with these columns.
-        graph: The edges between them.
-        context: What the model is conditioned on, one row; None for a model that is not conditional.
-        unconditional: Whether nothing is fixed.
-    """
-
-    index: Int[Tensor, "m"]
-    z: Float[Tensor, "m d"]
-    decoded: Decoded
-    graph: Graph
-    context: Float[Tensor, "1 c"] | None
-    unconditional: bool
-
-    @cached_property
-    def bytes(self) -> int:
-        """How much memory it takes, with a tree of its nodes."""
-        graph, decoded = self.graph, self.decoded
-        tensors = (self.index, self.z, decoded.mean, decoded.std, graph.ends, graph.weight, graph.bridge)
-        return sum(tensor.nbytes for tensor in tensors if tensor is not None) + 16 * self.z.numel()
-
-    @cached_property
-    def code_neighbours(self) -> Neighbours:
-        """The nodes, to look for neighbours in."""
-        return Neighbours(self.z)
-
-    @cached_property
-    def row_neighbours(self) -> Neighbours:
-        """The rows that they stand for, likewise."""
-        return Neighbours(self.decoded.mean)
+    def first(self, count: int) -> "Landmarks":
+        """At most so many of them: they are in random order."""
+        return Landmarks(self.x[:count], self.z[:count], self.probabilities[:count])
 
 
 @dataclass(frozen=True)
 class Roadmap:
-    """A graph on landmarks, and its conditional versions.
+    """A graph on landmarks, the same for everybody.
 
     Attributes:
         cost_field: The space, and what moving costs there.
         landmarks: The nodes.
-        graph: The edges with their costs if nothing is fixed; None where something always is.
+        graph: The edges with their costs.
     """
 
     cost_field: CostField
     landmarks: Landmarks
-    graph: Graph | None
-    _conditional: "OrderedDict[bytes, ConditionalRoadmap]" = field(
-        default_factory=OrderedDict, repr=False, compare=False
-    )
+    graph: Graph
     _shortest_paths: dict[Target, ShortestPaths] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
-    def build(
-        cls, cost_field: CostField, landmarks: Landmarks, context: Float[Tensor, "1 c"] | None, seed: int
-    ) -> "Roadmap":
-        """A roadmap for rows of which nothing is fixed.
+    def build(cls, cost_field: CostField, landmarks: Landmarks, seed: int) -> "Roadmap":
+        """The roadmap on landmarks, each as the generative model decodes it with its own immutable columns.
 
         Args:
             cost_field: The space.
             landmarks: The nodes.
-            context: What the model is conditioned on where nothing is fixed.
             seed: Of the edges.
         """
-        decoded = cost_field.decode(landmarks.z, None if context is None else context.expand(len(landmarks.z), -1))
+        context = context_for(cost_field.model, landmarks.x)
+        decoded = cost_field.decode(landmarks.z, context)
         costs = partial(edge_costs, cost_field, landmarks.z, decoded, context, PIECES)
         return cls(cost_field, landmarks, build_graph(landmarks.z, costs, seed=seed))
 
-    def conditional(self, context: Float[Tensor, "1 c"] | None) -> ConditionalRoadmap:
-        """The roadmap under a context: its own nodes, costs and gaps, those of the rows that can be reached under it.
+    @cached_property
+    def decoded(self) -> Decoded:
+        """What the nodes stand for."""
+        return self.cost_field.decode(self.landmarks.z, context_for(self.cost_field.model, self.landmarks.x))
 
-        Those that were asked for last are kept.
-        """
-        fixed = context is not None and bool(split_context(context)[1].any())
-        key = context.cpu().numpy().tobytes() if context is not None and fixed else b""
-        if key in self._conditional:
-            self._conditional.move_to_end(key)
-            return self._conditional[key]
-        found = self.build_conditional(context) if context is not None and fixed else self._unconditional(context)
-        self._conditional[key] = found
-        while len(self._conditional) > 1 and sum(kept.bytes for kept in self._conditional.values()) > CACHE_BYTES:
-            self._conditional.popitem(last=False)
-        return found
+    @cached_property
+    def code_neighbours(self) -> Neighbours:
+        """The nodes, to look for neighbours in."""
+        return Neighbours(self.landmarks.z)
 
-    def shortest_paths(self, roadmap: ConditionalRoadmap, target: Target) -> ShortestPaths:
-        """The shortest paths to landmarks that reach the target, if nothing is fixed; found once for each target."""
+    @cached_property
+    def part(self) -> Int[Tensor, "m"]:
+        """The part of the data that each node belongs to: between two parts there is nobody."""
+        return self.graph.parts()
+
+    def shortest_paths(self, target: Target) -> ShortestPaths:
+        """The shortest paths to landmarks that reach the target; found once for each target."""
         if target not in self._shortest_paths:
-            self._shortest_paths[target] = roadmap.graph.shortest_paths(is_goal(target, self.landmarks.probabilities))
+            self._shortest_paths[target] = self.graph.shortest_paths(is_goal(target, self.landmarks.probabilities))
         return self._shortest_paths[target]
 
-    def _unconditional(self, context: Tensor | None) -> ConditionalRoadmap:
-        assert self.graph is not None
-        return self._on_all_nodes(context, self.graph, unconditional=True)
+    def leaves_data(
+        self, start: Float[Tensor, "n d"], end: Float[Tensor, "n d"], context: Tensor | None
+    ) -> Bool[Tensor, "n"]:
+        """Which straight lines come to where the model is more uncertain than at their ends, and than on the data."""
+        ends = (self.cost_field.decode(start, context), self.cost_field.decode(end, context))
+        highest = self.cost_field.segment_cost(start, end, context, _DIRECT_PIECES, ends)[1]
+        limit = torch.maximum(ends[0].spread, ends[1].spread).clamp_min(self.cost_field.data_limit)
+        return highest > limit
 
-    def build_conditional(self, context: Tensor, goal: Bool[Tensor, "m"] | None = None) -> ConditionalRoadmap:
-        """The roadmap under a context.
+    def crosses_gap(self, start: Float[Tensor, "n d"], end: Float[Tensor, "n d"]) -> Bool[Tensor, "n"]:
+        """Between which points no way leads over the data."""
+        first, last = (self.part[self.code_neighbours.nearest(z)[1][:, 0]] for z in (start, end))
+        return first != last
 
-        Its nodes are the landmarks whose own columns are most like the fixed ones and, if they are needed, of some
-        goals those that are most like them.
+    def route(self, start: Float[Tensor, "n d"], end: Float[Tensor, "n d"]) -> Float[Tensor, "n t d"]:
+        """The shortest paths over the roadmap between given points; short ones repeat their end.
+
+        A path enters and leaves at the nodes next to its ends. Those with the same last node are found together.
         """
-        values, mask = split_context(context)
-        order = ((self.landmarks.x - values) * mask).square().sum(-1).argsort(stable=True)
-        index = order[:CONDITIONAL_NODES]
-        if goal is not None:
-            index = torch.cat([index, order[goal[order]][:FURTHER_GOALS]]).unique()
-        index = index.sort().values
-        z = self.landmarks.z[index]
-        decoded = self.cost_field.decode(z, context.expand(len(z), -1))
-        graph = build_graph(z, partial(edge_costs, self.cost_field, z, decoded, context, 1))
-        return ConditionalRoadmap(index, z, decoded, graph, context, unconditional=False)
-
-    def without_edges(self, context: Tensor) -> ConditionalRoadmap:
-        """All nodes under a context, without edges: where are there goals at all?"""
-        nothing = self.landmarks.z.new_zeros(0)
-        graph = Graph(len(self.landmarks.z), nothing.long().view(0, 2), nothing, nothing.bool())
-        return self._on_all_nodes(context, graph, unconditional=False)
-
-    def _on_all_nodes(self, context: Tensor | None, graph: Graph, *, unconditional: bool) -> ConditionalRoadmap:
-        z = self.landmarks.z
-        decoded = self.cost_field.decode(z, None if context is None else context.expand(len(z), -1))
-        return ConditionalRoadmap(torch.arange(len(z), device=z.device), z, decoded, graph, context, unconditional)
+        first, last = (self.code_neighbours.nearest(z)[1][:, 0] for z in (start, end))
+        sinks, which = last.unique(return_inverse=True)
+        following = torch.cat([self.graph.towards(some) for some in sinks.split(_SINKS_AT_ONCE)])
+        nodes = [first]
+        while bool((nodes[-1] != last).any()):
+            nodes.append(following[which, nodes[-1]])
+        over = self.landmarks.z[torch.stack(nodes, 1)]
+        return torch.cat([start[:, None], over, end[:, None]], 1)
 
 
 def connect(
-    cost_field: CostField,
-    roadmap: ConditionalRoadmap,
+    roadmap: Roadmap,
     shortest: ShortestPaths,
     start: Float[Tensor, "n d"],
     goals: Int[Tensor, "n g"],
@@ -349,29 +300,27 @@ def connect(
     A path enters at one of the nearest nodes, or goes straight to a goal if that does not leave the data.
 
     Args:
-        cost_field: What moving costs.
         roadmap: The roadmap.
         shortest: The shortest paths from its nodes.
         start: Where the paths begin.
         goals: For each some goals that are worth going to straight.
     """
-    context = None if roadmap.context is None else roadmap.context.expand(len(start), -1)
-    here = cost_field.decode(start, context)
+    cost_field, nodes = roadmap.cost_field, roadmap.landmarks.z
+    here = cost_field.decode(start, None)
     near = roadmap.code_neighbours.nearest(start, _ENTRIES)[1]
     costs, off_data = [], []
     for entry, pieces in ((near, _ENTRY_PIECES), (goals, _DIRECT_PIECES)):
         row = torch.arange(len(start), device=start.device).repeat_interleave(entry.shape[1])
-        node, entry_context = entry.flatten(), None if context is None else context[row]
-        cost, highest = cost_field.segment_cost(
-            start[row], roadmap.z[node], entry_context, pieces, (here[row], roadmap.decoded[node])
-        )
+        node = entry.flatten()
+        known = (here[row], roadmap.decoded[node])
+        cost, highest = cost_field.segment_cost(start[row], nodes[node], None, pieces, known)
         costs.append(cost.view_as(entry) + shortest.cost[entry])
         limit = here.spread.clamp_min(cost_field.data_limit)[:, None]
         off_data.append(highest.view_as(entry) > limit)
     off_data[0] = torch.zeros_like(off_data[0])  # a row that is off the data enters somewhere all the same
     best = torch.where(torch.cat(off_data, 1), torch.inf, torch.cat(costs, 1)).argmin(1, keepdim=True)
     chosen = torch.cat([near, goals], 1).gather(1, best)[:, 0]
-    return torch.cat([start[:, None], roadmap.z[shortest.follow(chosen)]], 1), shortest.gap[chosen]
+    return torch.cat([start[:, None], nodes[shortest.follow(chosen)]], 1), shortest.gap[chosen]
 
 
 def edge_costs(
@@ -384,7 +333,7 @@ def edge_costs(
 ) -> tuple[Float[Tensor, "e"], Bool[Tensor, "e"]]:
     """What edges between nodes cost, and which of them leave the data."""
     first, second = ends.T
-    edge_context = None if context is None else context.expand(len(ends), -1)
+    edge_context = None if context is None else context[first]
     known = (decoded[first], decoded[second])
     cost, highest = cost_field.segment_cost(z[first], z[second], edge_context, pieces, known)
     return cost, highest > cost_field.data_limit
@@ -395,7 +344,12 @@ _REPEATED = 10  # how often the rows of which a model is surest may be repeated 
 
 
 def representatives(rows: Float[Tensor, "n D"], probabilities: Float[Tensor, "n K"], seed: int) -> Int[Tensor, "m"]:
-    """Indices of different rows, in random order: as many as a roadmap takes, and the most confident ones."""
+    """Indices of different rows, in random order: as many as a roadmap takes, and the most confident ones.
+
+    Of a regressor, these are the ones with the largest and the smallest numbers.
+    """
+    if probabilities.shape[1] == 1:
+        probabilities = torch.cat([probabilities, -probabilities], 1)
     order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed)).to(rows.device)
     if len(order) > _CANDIDATES:
         best = probabilities.topk(_REPEATED * MOST_CONFIDENT, dim=0).indices.flatten().to(order)
@@ -417,5 +371,5 @@ def is_goal(target: Target, probabilities: Float[Tensor, "m K"]) -> Bool[Tensor,
     reached = target.is_reached(probabilities)
     if bool(reached.any()):
         return reached
-    probability = target.probability(probabilities)
+    probability = target.score(probabilities)
     return probability == probability.max()

@@ -59,7 +59,7 @@ def stage(validator: Validator, feasible: FeasibleSet, paths: Paths) -> Paths:
         row, x = _in_order(validator, plausibility, within.at(some), start[some], end[some])
         chain = _without_detours(validator, plausibility, within.at(some), asked(row, x, some), plausibility.limit)
         staged = merge([((~crowded).nonzero()[:, 0], staged.filter(~crowded)), (some, chain)])
-    staged = replace(staged, fallback=chosen.fallback, gap=chosen.gap, reason=chosen.reason)
+    staged = replace(staged, reason=chosen.reason).described_as(chosen)
     others = (~paths.found).nonzero()[:, 0]
     return merge([(others, paths.select(others)), (found, staged)])
 
@@ -67,7 +67,8 @@ def stage(validator: Validator, feasible: FeasibleSet, paths: Paths) -> Paths:
 def feature_steps(feasible: FeasibleSet, paths: Paths) -> Int[Tensor, "p"]:
     """How many features change from the point before to each point; 0 for first points."""
     before = paths.x.roll(1, 0)
-    counts = feasible.features(paths.x != before).sum(-1)
+    changed = feasible.features(paths.x != before)
+    counts = (changed & ~feasible.followers).sum(-1)
     return torch.where(is_first(paths.row), 0, counts)
 
 
@@ -112,7 +113,7 @@ def _straight(
     grid = torch.zeros(count, longest, x.shape[1], dtype=x.dtype, device=x.device)
     grid[row, position] = share
     share = grid.cummax(1).values[row, position]
-    moved = feasible.legal(start[row] + share * way, row)
+    moved = feasible.legal(start[row] + share * way, row, repair=False)
     last = _is_last(row)
     moved = torch.where(is_first(row)[:, None], start[row], moved)
     return torch.where(last[:, None], end[row], moved)
@@ -148,6 +149,7 @@ def _in_order(
 ) -> tuple[Int[Tensor, "p"], Float[Tensor, "p D"]]:
     """From start to end by one feature after another, or two where no single one leads to a plausible row."""
     left, everybody = feasible.features(start != end), torch.arange(len(start), device=start.device)
+    left &= ~feasible.followers
     here, points, rows = start.clone(), [start], [everybody]
     allowed = plausibility.distance(end).maximum(plausibility.distance(start)).clamp_min(plausibility.limit)
     singles = torch.eye(left.shape[1], dtype=torch.bool, device=start.device)
@@ -160,6 +162,8 @@ def _in_order(
         if len(far):
             step[far] = _best(validator, plausibility, feasible, here, end, left, going[far], pairs)[0]
         here[going] = torch.where(feasible.columns(step), end[going], here[going])
+        if feasible.ruled:
+            here[going] = feasible.legal(here[going], going, own=True, repair=False)
         left[going] &= ~step
         points.append(here[going])
         rows.append(going)
@@ -184,6 +188,8 @@ def _best(
     which, choice = open_to.nonzero(as_tuple=True)
     row = going[which]
     tried = torch.where(feasible.columns(choices[choice]), end[row], here[row])
+    if feasible.ruled:
+        tried = feasible.legal(tried, row, own=True, repair=False)
     distance = plausibility.distance(tried)
     distance = torch.where(validator.is_possible(tried, feasible.factual[row]), distance, distance + _IMPOSSIBLE)
     table = torch.full(open_to.shape, torch.inf, dtype=distance.dtype, device=distance.device)

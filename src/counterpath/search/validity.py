@@ -8,24 +8,29 @@ A valid row is plausible if it is no farther from the training rows than real ro
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from counterpath.data.encoding import Encoder
+from counterpath.data.ruleset import RuleSet
 from counterpath.geometry.graph import Neighbours
+from counterpath.models.effects import Effects
 from counterpath.models.latent import LatentModel, context_for
 from counterpath.search.combinations import Combinations
 from counterpath.search.feasible import FeasibleSet, legal
 from counterpath.search.measures import EQUAL
 from counterpath.search.objective import Target
 from counterpath.search.paths import Paths, is_first, merge, prepend
+from counterpath.search.stability import Stability
 from counterpath.search.step import Slope
 from counterpath.utils.devices import map_blocks
 from counterpath.utils.errors import MethodError
 
+LIMIT_SHARE = 0.95
+"""Of real rows that are plausible: one in twenty counts as far away, so that outliers do not set the limit."""
 _ENTRY_STEPS = 5  # of the line by which a row enters its ranges, where that is all: as many as people would look at
 
 IsValid = Callable[[Tensor, Tensor], Tensor]
@@ -43,16 +48,36 @@ class Plausibility:
         limit: The distance to the nearest of them that 95 % of held-out rows do not exceed.
         typical: The root mean square of that distance.
         all_rows: All training rows, where `neighbours` is a sample of them.
+        distances: That distance of every held-out row, for other shares than 95 %.
     """
 
     neighbours: Neighbours
     limit: float
     typical: float
     all_rows: Neighbours | None = None
+    distances: Float[Tensor, "h"] | None = None
+
+    def at(self, share: float) -> float:
+        """The distance that this share of the held-out rows do not exceed."""
+        if share == LIMIT_SHARE or self.distances is None:
+            return self.limit
+        return float(self.distances.quantile(share))
 
     def distance(self, x: Float[Tensor, "n D"]) -> Float[Tensor, "n"]:
         """How far rows are from the nearest training row."""
         return self.neighbours.nearest(x)[0][:, 0]
+
+    def within(
+        self, x: Float[Tensor, "n D"], reach: Float[Tensor, "n"]
+    ) -> tuple[Bool[Tensor, "n"], Float[Tensor, "n D"]]:
+        """Which rows have a training row within reach, and one that is."""
+        good, index = self.neighbours.within(x, reach)
+        return good, self.neighbours.reference[index]
+
+    def nearest(self, x: Float[Tensor, "n D"]) -> tuple[Float[Tensor, "n"], Float[Tensor, "n D"]]:
+        """How far rows are from the nearest training row, and that row."""
+        distance, index = self.neighbours.nearest(x)
+        return distance[:, 0], self.neighbours.reference[index[:, 0]]
 
     def is_copy(self, x: Float[Tensor, "n D"]) -> Bool[Tensor, "n"]:
         """Which rows are equal to a training row."""
@@ -75,6 +100,9 @@ class Validator:
         plausibility: The training rows.
         allow_copies: Whether rows that are equal to a training row are valid.
         combinations: Which combinations of values there are; None for all.
+        rules: What rows keep to.
+        effects: What always follows from changes.
+        stability: What an answer must survive.
     """
 
     predict_proba: Callable[[Tensor], Tensor]
@@ -83,25 +111,49 @@ class Validator:
     plausibility: Plausibility | None
     allow_copies: bool = True
     combinations: Combinations | None = None
+    rules: RuleSet | None = None
+    effects: Effects | None = None
+    stability: Stability | None = None
 
     @property
     def needs_model_only(self) -> bool:
-        """Whether validity depends on the model alone, and the training rows need not be looked at."""
-        return self.allow_copies or self.plausibility is None
+        """Whether validity depends on the model alone, and nothing else need be looked at."""
+        return (self.allow_copies or self.plausibility is None) and self.stability is None
 
     def probability(self, x: Float[Tensor, "n D"]) -> Float[Tensor, "n"]:
-        """The probability of the target."""
-        return self.target.probability(self.predict_proba(x))
+        """How close rows are to the target: its probability, or what stands for it; see `Target.score`."""
+        return self.target.score(self.predict_proba(x))
 
     def is_valid(self, x: Float[Tensor, "n D"], factual: Float[Tensor, "n D"]) -> Bool[Tensor, "n"]:
         """Which rows are valid as counterfactuals of these."""
         return self._may_return(x, factual, self.target.is_reached(self.predict_proba(x)))
 
-    def is_possible(self, x: Float[Tensor, "n D"], factual: Float[Tensor, "n D"]) -> Bool[Tensor, "n"]:
-        """Which rows have no combination of values that nobody has, beside those that their factual row has."""
-        if self.combinations is None:
+    def is_decided(self, x: Float[Tensor, "n D"]) -> Bool[Tensor, "n"]:
+        """For which rows the model decides as asked, if they may be returned whatever their combination of values.
+
+        Whether they last is asked afterwards; see `lasts`.
+        """
+        return self._no_copies(x, self.target.is_reached(self.predict_proba(x)))
+
+    def lasts(self, x: Float[Tensor, "n D"], factual: Float[Tensor, "n D"]) -> Bool[Tensor, "n"]:
+        """Which rows, that the model accepts, survive what they have to."""
+        if self.stability is None:
             return torch.ones(len(x), dtype=torch.bool, device=x.device)
-        return self.combinations.allowed(x, factual)
+        return self.stability.holds(x, factual, self.target, self.predict_proba)
+
+    def is_possible(self, x: Float[Tensor, "n D"], factual: Float[Tensor, "n D"]) -> Bool[Tensor, "n"]:
+        """Which rows break no rule, and have no combination of values that nobody has but their factual row."""
+        possible = torch.ones(len(x), dtype=torch.bool, device=x.device)
+        if self.combinations is not None:
+            possible = self.combinations.allowed_among_many(x, factual)
+        return possible & self.is_lawful(x, factual)
+
+    def is_lawful(self, x: Float[Tensor, "n D"], factual: Float[Tensor, "n D"]) -> Bool[Tensor, "n"]:
+        """Which rows break no rule, and have all effects that always follow."""
+        lawful = torch.ones(len(x), dtype=torch.bool, device=x.device)
+        for each in (self.rules, self.effects):
+            lawful = lawful if each is None else lawful & each.hold(x, factual)
+        return lawful
 
     def encode(self, x: Float[Tensor, "n D"]) -> Float[Tensor, "n d"]:
         """The codes of rows."""
@@ -134,15 +186,17 @@ class Validator:
             self._may_return(x, feasible.origin[row], self.target.is_reached(probabilities)),
             torch.zeros_like(reason, dtype=torch.bool),
         )
-        return Paths(row, x, codes, sigma, self.target.probability(probabilities).to(x.dtype), valid, reason, no, no)
+        score = self.target.score(probabilities).to(x.dtype)
+        return Paths(row, x, codes, sigma, score, valid, reason, no, no, no)
 
     def with_columns_fixed(self, feasible: FeasibleSet, paths: Paths, columns: Bool[Tensor, "n D"]) -> Paths:
         """The paths with some columns of each row as they were."""
         x = torch.where(columns[paths.row], feasible.factual[paths.row], paths.x)
+        if feasible.ruled:
+            x = torch.where(is_first(paths.row)[:, None], x, feasible.legal(x, paths.row, own=True))
         same = (x == paths.x).all(-1, keepdim=True)
         codes = torch.where(same, paths.z, self.encode(x))
-        fixed = self.paths(feasible, paths.row, x, paths.reason, codes).truncate()
-        return replace(fixed, fallback=paths.fallback, gap=paths.gap)
+        return self.paths(feasible, paths.row, x, paths.reason, codes).truncate().described_as(paths)
 
     def from_origin(self, feasible: FeasibleSet, paths: Paths) -> Paths:
         """The paths from the rows as they are, where these had to enter their bounds.
@@ -158,22 +212,29 @@ class Validator:
         straight = at_once.nonzero()[:, 0].repeat_interleave(_ENTRY_STEPS - 1)
         share = torch.arange(1, _ENTRY_STEPS, device=rows.device).repeat(int(at_once.sum()))[:, None] / _ENTRY_STEPS
         between = torch.lerp(within.origin[straight], within.factual[straight], share)
-        between = within.way.legal(between, straight)
+        between = within.way.legal(between, straight, repair=False)
         row, x, z = (
             torch.cat(pair) for pair in ((straight, rest.row), (between, rest.x), (self.encode(between), rest.z))
         )
         order = row.argsort(stable=True)
         points = prepend(within.origin, self.encode(within.origin), row[order], x[order], z[order])
-        whole = self.paths(within, points[0], points[1], part.reason, points[2])
-        whole = replace(whole, fallback=part.fallback, gap=part.gap)
+        whole = self.paths(within, points[0], points[1], part.reason, points[2]).described_as(part)
         return merge([(index[~rows], paths.filter(~rows)), (index[rows], whole)])
 
     def _may_return(self, x: Tensor, factual: Tensor, reached: Tensor) -> Tensor:
         if self.combinations is not None:
-            reached = reached & self.is_possible(x, factual)
-        if self.needs_model_only:
+            reached = reached & self.combinations.allowed(x, factual)
+        if self.rules is not None or self.effects is not None:
+            reached = reached & self.is_lawful(x, factual)
+        reached = self._no_copies(x, reached)
+        if self.stability is None:
             return reached
-        assert self.plausibility is not None
+        rows = reached.nonzero()[:, 0]
+        return reached.index_copy(0, rows, self.lasts(x[rows], factual[rows]))
+
+    def _no_copies(self, x: Tensor, reached: Tensor) -> Tensor:
+        if self.allow_copies or self.plausibility is None:
+            return reached
         return reached & ~self.plausibility.is_copy(x)
 
 
@@ -196,7 +257,23 @@ class AtLegalRow:
         constraints = here.step_constraints
         assert constraints is not None
         origin = constraints.factual if constraints.origin is None else constraints.origin
-        return self.is_valid(legal(self.encoder, here.x, constraints.lower, constraints.upper, origin), origin)
+        x = legal(self.encoder, here.x, constraints.lower, constraints.upper, origin)
+        if constraints.rules is not None:
+            x = constraints.rules.repair(x, origin, constraints.lower, constraints.upper)
+        return self.is_valid(x, origin)
+
+
+def without_broken(validator: Validator, feasible: FeasibleSet, paths: Paths) -> Paths:
+    """The paths without points that break a rule, or lack an effect; their first points are what rows are, and stay.
+
+    Where the end of a path that leads to no counterfactual breaks one, it ends before.
+    """
+    broken = torch.zeros_like(is_first(paths.row))
+    for each in (validator.rules, validator.effects):
+        if each is not None:
+            broken |= ~each.hold(paths.x, feasible.origin[paths.row])
+    broken &= ~is_first(paths.row)
+    return paths.points(~broken) if bool(broken.any()) else paths
 
 
 def check_paths(method: str, validator: Validator, feasible: FeasibleSet, paths: Paths) -> None:

@@ -193,7 +193,10 @@ def _add_model(router: APIRouter, dispatcher: Dispatcher, name: str, explainer: 
         probabilities = await _unless_disconnected(connection, prediction)
         labels = [schemas.json_value(label) for label in explainer.decide(probabilities)]
         each = zip(labels, probabilities.to_numpy().tolist(), strict=True)
-        predicted = [{"class": label, "probabilities": None if label is None else row} for label, row in each]
+        numbers = explainer.models_.explained.numbers
+        predicted = [
+            {"class": label, "probabilities": None if label is None or numbers else row} for label, row in each
+        ]
         return JSONResponse({"model": name, "classes": card.classes, "rows": predicted})
 
 

@@ -394,8 +394,9 @@ class Dispatcher:
             result = explainer.solve(table, untimed, should_stop=should_stop)
             return BatchResult(replace(result, compute_measures=result.measures()))
 
+        own = object() if request.row_constraints else None  # which count rows from the first of the request
         job = Job(
-            key=(EXPLAIN, model, untimed.key, tuple(frame.dtypes)),
+            key=(EXPLAIN, model, untimed.key, own, tuple(frame.dtypes)),
             rows=frame,
             compute=compute,
             extract=extract,
@@ -430,6 +431,7 @@ def check(explainer: Explainer, rows: pd.DataFrame, request: Request | None) -> 
     known = filled[encoder.known(filled).to_numpy()]
     encoded = encoder.encode(known)
     if request is not None:
+        request.check_rows(explainer.schema_, len(rows))
         request.constraints(explainer.schema_).bounds(encoder, known, encoded)
     return encoder.align(to_pandas(rows))
 

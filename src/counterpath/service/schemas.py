@@ -21,6 +21,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from typing_extensions import TypedDict
 
 from counterpath.data import constraints
+from counterpath.data.row_constraints import OWN_CONSTRAINTS
 from counterpath.data.schema import KINDS, TRANSFORMS, Feature, Schema
 from counterpath.explainer.explainer import Explainer
 from counterpath.explainer.request import OTHER, Request
@@ -37,6 +38,7 @@ from counterpath.explanation.tables import (
     changed_cells,
     feature_columns,
 )
+from counterpath.search.candidates import COSTS
 from counterpath.search.methods import method_names, resolve_method
 from counterpath.service.settings import Settings
 
@@ -103,9 +105,11 @@ class Binding(Response):
     """A constraint that stands in the way of a counterfactual."""
 
     kind: str = Field(
-        description="What kind of constraint: immutable, lock, not_actionable, up, down, range or max_changes."
+        description="What kind of constraint: immutable, lock, not_actionable, up, down, range, rule or max_changes."
     )
-    feature: str = Field(description="The feature; for max_changes how many features may change.", examples=["age"])
+    feature: str = Field(
+        description="The feature; for a rule its text, for max_changes how many features may change.", examples=["age"]
+    )
     reach: float = Field(description="The probability of the target if that constraint alone is dropped.")
 
 
@@ -117,6 +121,9 @@ class Plan(Response):
     fallback: bool = Field(description="Whether it was found by the fallback, because the search itself got stuck.")
     binding: list[Binding] = Field(description="Which constraints stand in the way of a counterfactual.")
     unseen: list[str] = Field(description="Pairs of features whose values no training row has together.")
+    follows: list[str] = Field(description="Features that change because others do; all other changes are actions.")
+    share: float | None = Field(description="Share of the models that may follow which accept it; null if not asked.")
+    retrained: list[int] = Field(description="How many of the retrained models accept it, and of how many; or empty.")
     class_after: Value = Field(description="What the model predicts for the counterfactual.")
     probability_after: float | None = Field(description="The probability of the target then.")
     counterfactual: dict[str, Value] = Field(description="The row as it would have to be, in original units.")
@@ -147,9 +154,13 @@ class RowPrediction(Response):
     """What the model under explanation predicts for one row."""
 
     class_: Value = Field(
-        alias="class", description="What the model decides, by its thresholds; null for a row with an unknown category."
+        alias="class",
+        description="What the model decides, by its thresholds, or the number that it predicts; null for a row with an "
+        "unknown category.",
     )
-    probabilities: list[float] | None = Field(description="Of the classes, in the order of `classes`, or null.")
+    probabilities: list[float] | None = Field(
+        description="Of the classes, in the order of `classes`; null for a regressor, or a row that is not predicted."
+    )
 
 
 class PredictResponse(Response):
@@ -255,6 +266,9 @@ def _plans(explanation: Explanation) -> list[dict[str, Any]]:
             "fallback": bool(status["fallback"]),
             "binding": status["binding"],
             "unseen": status["unseen"],
+            "follows": status["follows"],
+            "share": json_value(status["share"]),
+            "retrained": status["retrained"],
             **after[row],
             "counterfactual": counterfactuals[row],
             "changes": changes[row],
@@ -330,12 +344,16 @@ _MAX_INTEGER = 10**15
 """Of whole numbers: floats, which JSON's numbers often become, have all of them up to 9e15."""
 _MAX_COST = 1000.0
 """How much harder or easier than usual a change may be: together a factor of a million, the digits of a float32."""
+_LONGEST_RULE, _MOST_RULES = 2000, 100
+"""Characters of a rule, as its parser takes them, and rules of a request: more than anybody writes for one."""
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
 
 def read_request(body: Any) -> Request:
     """What a request to explain asks for its rows."""
-    return Request(**{name: getattr(body, name) for name in type(body).model_fields if name != "rows"})
+    asked = {name: getattr(body, name) for name in type(body).model_fields if name != "rows"}
+    own = [each or {} for each in asked.pop("row_constraints")]
+    return Request(**asked, row_constraints=own if any(own) else ())
 
 
 def request_types(name: str, explainer: Explainer, settings: Settings) -> tuple[type[BaseModel], type[BaseModel]]:
@@ -356,7 +374,11 @@ def request_types(name: str, explainer: Explainer, settings: Settings) -> tuple[
         "stay_within": _object(f"{title}StayWithin", {each.name: _range(each) for each in schema}, total=False),
         "max_changes": _integer(1, len(schema)) | None,
         "feature_costs": _object(f"{title}FeatureCosts", {each.name: cost for each in schema}, total=False),
+        "rules": Annotated[_list(Annotated[str, Field(max_length=_LONGEST_RULE)]), Field(max_length=_MOST_RULES)],
+        "causes": Annotated[_list(Annotated[str, Field(max_length=_LONGEST_RULE)]), Field(max_length=_MOST_RULES)],
     }  # of another kind of constraint anything is taken, and checked when it is parsed
+    targets = _target_fields(explainer)
+    own = {name: types[name] for name in OWN_CONSTRAINTS} | {name: kind for name, (kind, _, _) in targets.items()}
     limit = Field(ge=min(MIN_TIME_LIMIT, settings.longest), le=settings.longest)
     rows = Field(description="In original units, one object each.", examples=[[example_row(explainer)]])
     seconds = "How many seconds the answer may take; then the status is 504."
@@ -365,16 +387,7 @@ def request_types(name: str, explainer: Explainer, settings: Settings) -> tuple[
         "time_limit": (Annotated[float, limit], Field(settings.time_limit, description=seconds, examples=[30])),
     }
     described: dict[str, tuple[Any, Any, str]] = {
-        "target_class": (
-            one_of([*(json_value(label) for label in explainer.classes_), OTHER]),
-            OTHER,
-            'The target class, or "other": any class but the present one.',
-        ),
-        "confidence": (
-            Annotated[float, Field(gt=0, lt=1)] | None,
-            None,
-            "What the probability of the target must reach; by default no more than the model's own decision.",
-        ),
+        **targets,
         "method": (
             one_of([*methods(explainer), None]),
             None,
@@ -385,7 +398,35 @@ def request_types(name: str, explainer: Explainer, settings: Settings) -> tuple[
             kind: (types.get(kind, Any), empty, describe_kind(kind))
             for kind, empty in constraints.Constraints().to_json().items()
         },
+        "row_constraints": (
+            Annotated[
+                _list(_object(f"{title}RowConstraints", own, total=False) | None), Field(max_length=settings.rows)
+            ],
+            [],
+            "Constraints of each row's own, beside those of all rows: one object for each row, in their order, null "
+            f"for none. Where both say something, the row's own counts. It has any of: {', '.join(own)}.",
+        ),
         "plans": (_integer(1, MAX_PLANS), 1, "How many different plans to find for every row."),
+        "plausibility": (
+            Annotated[float, Field(gt=0, le=1)],
+            0.95,
+            "How far from the data a counterfactual may be: as far as this share of real rows.",
+        ),
+        "closeness": (
+            one_of(list(COSTS)),
+            "l1",
+            "What is made as small as can be: l1, the sum of changes; l2, that of their squares; l0, their number.",
+        ),
+        "robust": (
+            Annotated[float, Field(gt=0, lt=1)] | None,
+            None,
+            "Which share of the models that may follow must accept it, too; null for none.",
+        ),
+        "noise": (
+            Annotated[float, Field(gt=0, le=1)] | None,
+            None,
+            "For which share of small deviations in what changes it must stay valid; null for none.",
+        ),
     }
     explain: dict[str, Any] = {
         part: (kind, Field(default, description=words)) for part, (kind, default, words) in described.items()
@@ -394,6 +435,27 @@ def request_types(name: str, explainer: Explainer, settings: Settings) -> tuple[
         create_model(f"{title}ExplainRequest", __config__=_STRICT, **shared, **explain),
         create_model(f"{title}PredictRequest", __config__=_STRICT, **shared),
     )
+
+
+def _target_fields(explainer: Explainer) -> dict[str, tuple[Any, Any, str]]:
+    """What says which outcome is wanted: a class and its probability, or of a regressor a range of numbers."""
+    pair: Any = Annotated[_list(float | None), Field(min_length=2, max_length=2)]
+    if explainer.models_.explained.numbers:
+        words = "Where what the model predicts must lie: [low, high], either of them null for an open end."
+        return {"target_range": (pair, ..., words)}
+    return {
+        "target_class": (
+            one_of([*(json_value(label) for label in explainer.classes_), OTHER]),
+            OTHER,
+            'The target class, or "other": any class but the present one.',
+        ),
+        "confidence": (
+            Annotated[float, Field(gt=0, lt=1)] | pair | None,
+            None,
+            "What the probability of the target must reach, or [low, high] where it must lie; by default no more than "
+            "the model's own decision.",
+        ),
+    }
 
 
 def describe_kind(name: str) -> str:

@@ -4,7 +4,9 @@ A matrix product of another shape rounds differently, and a search amplifies tha
 goes through blocks whose shape never changes: any order and any split of the rows then gives bit-identical results.
 """
 
+import ctypes
 import importlib.util
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -53,6 +55,21 @@ def keep_freed_memory() -> None:
     torch.ones((32 << 20) - (1 << 16), dtype=torch.uint8)
 
 
+def release_memory() -> None:
+    """Give back to the system what is freed: between the parts of a fit, which need pieces of other sizes.
+
+    Arrow keeps what tables took, and the C library what lies between pieces that are still in use; where that is not
+    glibc, it does as it likes.
+    """
+    import pyarrow as pa
+
+    pa.default_memory_pool().release_unused()
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)
+
+
 # By device. On a CPU 128 rows fill its vector units and still end soon for a single row; on a GPU fewer than 8,192 rows
 # take as long as 8,192, because launching the kernels then takes longer than running them.
 _BLOCK_ROWS = {"cpu": 128, "cuda": 8192}
@@ -86,10 +103,12 @@ def map_blocks(function: Callable[..., Tensor], *tensors: Tensor | None, block_s
         return function(*(None if t is None else t.new_zeros(block_size, *t.shape[1:]) for t in tensors))[:0]
     parts = []
     for first in range(0, count, block_size):
-        rows = torch.arange(first, first + block_size, device=device)
-        rows = torch.where(rows < count, rows, first)
+        rows: slice | Tensor = slice(first, first + block_size)
+        if first + block_size > count:
+            index = torch.arange(first, first + block_size, device=device)
+            rows = torch.where(index < count, index, first)
         parts.append(function(*(None if t is None else t[rows] for t in tensors))[: count - first])
-    return torch.cat(parts)
+    return torch.cat(parts) if len(parts) > 1 else parts[0]
 
 
 def kernels_usable(*tensors: Tensor) -> bool:

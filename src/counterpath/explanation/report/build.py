@@ -45,7 +45,10 @@ PLANS_IN_A_TABLE = 3
 """How many plans stand side by side: more columns would break words and numbers in two."""
 MOST_DETOURS = 4
 """How many features that end as they were are drawn along a path: they are nothing that the reader has to do."""
-MEASURES = ("confidence", "l0", "l1", "l1_mad", "ld", "ynn", "redundancy", "violation", "copy", "steps")
+MEASURES = (
+    *("confidence", "l0", "l1", "l1_mad", "ld", "ynn", "redundancy", "violation", "copy"),
+    *("valid_after", "valid_noise", "steps"),
+)
 """What the page of a person says about a plan."""
 _FEATURES_AT_FIRST = 8  # that have bars on the first page: with them it is still one page of paper
 _NAMES_AT_A_GLANCE = 4  # of changed features in the list of everybody: a line each
@@ -390,7 +393,7 @@ def _overview(result: Explanation, pages: int, unit: str) -> dict[str, Any]:
             (
                 Markup('<a href="#person-{}">{}</a>').format(number, row.label) if number <= pages else row.label,
                 f"{row.before} → {row.after}" if row.changes else row.before,
-                now if now == then else f"{now} → {then}",
+                ("" if row.wanted else now) if now == then or row.wanted else f"{now} → {then}",
                 ", ".join(names[:_NAMES_AT_A_GLANCE]) + more,
                 person.result,
             )
@@ -556,6 +559,8 @@ def _lines(
     level = None if math.isnan(row.confidence) else row.confidence
     asked = "" if level is None else f", {wording.rounded(level)} asked"
     name = f"probability of {wording.outcome(row.target)}{asked}"
+    if row.wanted:
+        name = f"how near the prediction is to {row.wanted}; 1 is within"
     chart = axis.line(values, _PROBABILITIES, "p", level=level) + axis.numbers(values, _PROBABILITIES)
     lines = [(name, wording.probability(values[0]), wording.probability(values[-1]), chart)]
     uncertainty = path["uncertainty"].to_numpy(float)

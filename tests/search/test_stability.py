@@ -1,0 +1,131 @@
+"""What lasts: counts of models, deviations, and the order in which models are asked."""
+
+import pandas as pd
+import pytest
+import torch
+from torch import Tensor
+
+from counterpath.data import Encoder, Feature, Schema
+from counterpath.models.family import GivenMembers
+from counterpath.search.deviations import DRAWS, MOST_STEPS, deviations
+from counterpath.search.objective import NumberTarget, Target
+from counterpath.search.stability import Stability, noise_share, share_of, typical_level
+
+SCHEMA = Schema(
+    (
+        Feature("hours", "integer", step=5),
+        Feature("rate", "continuous"),
+        Feature("job", "categorical", categories=("a", "b", "c")),
+    )
+)
+FRAME = pd.DataFrame({"hours": [0, 100, 50, 20], "rate": [0.0, 10.0, 5.0, 1.0], "job": ["a", "b", "c", "a"]})
+ENCODER = Encoder.fit(FRAME, SCHEMA)
+ROWS = ENCODER.encode(FRAME)
+TARGET = Target(1)
+
+
+def _from(level: float):
+    """A model that accepts whoever has at least this much of the first column."""
+
+    def said(x: Tensor) -> Tensor:
+        accepted = (x[:, 0] >= level).to(x.dtype)
+        return torch.stack([1 - accepted, accepted], 1)
+
+    return said
+
+
+MEMBERS = GivenMembers(tuple(_from(level) for level in (0.9, 0.1, 0.3, 0.5, 0.7)))
+
+
+def _row(hours: float, rate: float = 5.0, job: str = "a") -> Tensor:
+    return ENCODER.encode(pd.DataFrame({"hours": [int(hours)], "rate": [rate], "job": [job]}))
+
+
+def test_deviations_miss_what_changed_by_steps_of_the_schema_and_nothing_else() -> None:
+    tried = deviations(ENCODER, _row(50, 6.0, "b"), _row(20, 5.0, "a"))
+    assert tried.shape == (1, DRAWS, ENCODER.width)
+    found = ENCODER.decode(tried[0])
+    assert set(found["hours"]) == {50 + 5 * off for off in range(-MOST_STEPS, MOST_STEPS + 1)}
+    assert (found["rate"] - 6).abs().max() == pytest.approx(0.2, abs=1e-4)  # two per cent of a range of ten
+    assert set(found["job"]) == {"b"}
+    same = deviations(ENCODER, _row(50, 5.0), _row(20, 5.0))
+    assert set(ENCODER.decode(same[0])["rate"]) == {5.0}
+
+
+def test_deviations_stay_legal_at_the_end_of_a_range() -> None:
+    found = ENCODER.decode(deviations(ENCODER, _row(100), _row(20))[0])
+    assert found["hours"].max() == 100
+
+
+def test_share_of_deviations_that_stay_valid_by_hand() -> None:
+    x, factual = _row(50), _row(20)
+    hours = torch.tensor(ENCODER.decode(deviations(ENCODER, x, factual)[0])["hours"].to_numpy())
+    share = noise_share(ENCODER, x, factual, TARGET, _from(0.5))
+    assert share.item() == pytest.approx((hours >= 50).double().mean().item())
+    assert 0.4 < share.item() < 0.8
+
+
+def test_share_of_models_and_who_is_accepted() -> None:
+    x = torch.cat([_row(20), _row(60), _row(100)])
+    assert share_of(MEMBERS, x, TARGET).tolist() == pytest.approx([0.2, 0.6, 1.0])
+    factual = torch.cat([_row(0)] * 3)
+    for refusals, expected in ((0, [False, False, True]), (2, [False, True, True]), (4, [True, True, True])):
+        stability = Stability(ENCODER, MEMBERS, (refusals,) * 4)
+        assert stability.holds(x, factual, TARGET, _from(0.1)).tolist() == expected
+
+
+def test_every_feature_that_was_chosen_counts() -> None:
+    x, factual = torch.cat([_row(60), _row(60, 6.0), _row(60, 6.0, "b")]), torch.cat([_row(0)] * 3)
+    stability = Stability(ENCODER, MEMBERS, (2, 2, 2, 1))
+    assert stability.changes(x, factual).tolist() == [1, 2, 3]
+    assert stability.holds(x, factual, TARGET, _from(0.1)).tolist() == [True, True, False]
+    line = Stability(ENCODER, MEMBERS, (2, 2, 2, 1), chosen=False)
+    assert line.holds(x, factual, TARGET, _from(0.1)).tolist() == [True] * 3
+    never = Stability(ENCODER, MEMBERS, (2, -1, -1, -1))
+    assert never.holds(_row(100), _row(0), TARGET, _from(0.1)).tolist() == [False]
+
+
+def test_a_confidence_is_asked_of_the_explained_model_alone() -> None:
+    def unsure(x: Tensor) -> Tensor:
+        return torch.tensor([[0.4, 0.6]]).repeat(len(x), 1)
+
+    assert share_of(GivenMembers((unsure,)), ROWS, Target(1, confidence=0.9)).tolist() == [1.0] * 4
+
+
+def test_a_range_of_numbers_is_asked_of_every_model() -> None:
+    members = GivenMembers((lambda x: 100 * x[:, :1], lambda x: 50 * x[:, :1]))
+    assert share_of(members, _row(80), NumberTarget(low=70.0)).tolist() == [0.5]
+
+
+def test_the_strictest_models_are_asked_first_and_all_at_last() -> None:
+    many = GivenMembers(tuple(_from(level / 100) for level in range(100)))
+    stability = Stability(ENCODER, many, (1,) * 4)
+    rows = torch.cat([_row(hours) for hours in range(5, 101, 5)])
+    said = torch.stack([1 - rows[:, 0], rows[:, 0]], 1).clamp(0.01, 0.99)
+    few, every = stability.rounds(rows, said, Target(1, confidence=0.05))
+    assert every is stability
+    assert few.members is not None
+    assert len(few.members) == 26
+    assert share_of(few.members, _row(70), TARGET).item() == 0.0  # all of them want more than that
+    assert share_of(few.members, _row(100), TARGET).item() == 1.0
+
+
+def test_a_training_row_is_asked_about_once_for_each_target() -> None:
+    calls = []
+
+    def counted(x: Tensor) -> Tensor:
+        calls.append(len(x))
+        return _from(0.5)(x)
+
+    stability = Stability(ENCODER, GivenMembers((counted,)), (0,) * 4)
+    reached = torch.tensor([False, True, True, True])
+    for _ in range(2):
+        assert stability.among(ROWS, reached, TARGET).tolist() == [False, True, True, False]
+    assert calls == [3]
+
+
+def test_the_level_from_which_rows_mostly_last() -> None:
+    advantage = torch.tensor([0.1, 0.2, 0.3, 0.4, 0.5])
+    lasts = torch.tensor([False, True, False, False, True])  # from 0.2 on two are wrong, from 0.5 on one
+    assert typical_level(advantage, lasts, torch.tensor(0.0)).item() == pytest.approx(0.5)
+    assert typical_level(advantage, torch.zeros(5, dtype=torch.bool), torch.tensor(0.05)).item() == pytest.approx(0.05)
