@@ -96,7 +96,6 @@ def _check_new_metric(said: str) -> None:
 CHECKS = {
     "own_torch_model": _check_own_torch_model,
     "xgboost_model": _check_xgboost_model,
-    "lasting_answers": "of 50 retrained models.",
     "new_metric": _check_new_metric,
 }
 """What must be true of the numbers that an example prints."""

@@ -105,6 +105,15 @@ def test_rules_of_a_request_hold(client: httpx.Client, rows: list[dict[str, Any]
     assert moved
 
 
+def test_a_family_that_is_not_there_is_not_trained_while_people_wait(
+    client: httpx.Client, rows: list[dict[str, Any]]
+) -> None:
+    refused = client.post(EXPLAIN, json={"rows": rows[:1], "target_class": "low", "robust": 0.8})
+    assert refused.status_code == 422
+    assert refused.json()["error"]["code"] == "unusable"
+    assert "counterpath fit --family" in refused.json()["error"]["message"]
+
+
 def test_the_description_says_what_people_call_things(explainer: cp.Explainer, rows: list[dict[str, Any]]) -> None:
     named = copy.copy(explainer)
     named.schema_ = described(explainer.schema_)

@@ -191,9 +191,13 @@ class FittedModels:
         if robust is None:
             return None if noise is None else Stability(self.encoder, noise=noise)
         if self.family is None:
+            own = "train it by explainer.fit_family() before it is saved, or by `counterpath fit --family`"
+            given = (
+                "give them by explainer.fit_family(alternatives=[…]), or say how it is trained: fit_family(retrain=…)"
+            )
             raise NotFittedError(
-                f"robust={robust:g} needs a family of models that may follow {self.explained.name}: give them by "
-                "explainer.fit_family(alternatives=[…]), or say how it is trained: explainer.fit_family(retrain=…)"
+                f"robust={robust:g} needs a family of models that may follow {self.explained.name}: "
+                f"{own if self.explained.kind == 'own' else given}"
             )
         if (robust, noise) not in self._stabilities:
             count = models_asked(len(self.family), robust)

@@ -425,6 +425,7 @@ def check(explainer: Explainer, rows: pd.DataFrame, request: Request | None) -> 
 
     Raises:
         InputError: The rows, or what is asked for them, cannot be used: said before they wait with others.
+        NotFittedError: A share of a family of models is asked for, and there is none.
     """
     encoder = explainer.encoder_
     filled, _ = explainer.prepare(rows)
@@ -433,6 +434,7 @@ def check(explainer: Explainer, rows: pd.DataFrame, request: Request | None) -> 
     if request is not None:
         request.check_rows(explainer.schema_, len(rows))
         request.constraints(explainer.schema_).bounds(encoder, known, encoded)
+        explainer.models_.stability(request.robust, request.noise)  # a family that is not there is not trained here
     return encoder.align(to_pandas(rows))
 
 

@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 
 from counterpath.service.dispatcher import BusyError, TimedOutError
 from counterpath.service.schemas import ErrorResponse
-from counterpath.utils.errors import InputError
+from counterpath.utils.errors import InputError, NotFittedError
 
 BODY = "the body"
 _MAX_DIGITS = 320
@@ -186,6 +186,7 @@ def handle_failures(app: FastAPI) -> None:
         ),
         TooManyRowsError: lambda error: failure(413, "too_many_rows", str(error)),
         InputError: lambda error: failure(422, "unusable", str(error)),
+        NotFittedError: lambda error: failure(422, "unusable", str(error)),
         BusyError: lambda error: failure(503, "busy", str(error), headers={"Retry-After": str(error.retry_after)}),
         TimedOutError: lambda error: failure(504, "out_of_time", str(error)),
     }

@@ -420,7 +420,8 @@ def request_types(name: str, explainer: Explainer, settings: Settings) -> tuple[
         "robust": (
             Annotated[float, Field(gt=0, lt=1)] | None,
             None,
-            "Which share of the models that may follow must accept it, too; null for none.",
+            "Which share of the models that may follow must accept it, too (for a model fitted with a family of "
+            "them); null for none.",
         ),
         "noise": (
             Annotated[float, Field(gt=0, le=1)] | None,
