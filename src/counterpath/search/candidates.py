@@ -27,8 +27,8 @@ SEEDS = 24
 """Admissible ones of these that are kept, the cheapest: on validation rows more hardly lower the cost."""
 MOST_VALUES = 50
 """Values of a feature on the grid over which searches are complete: all that were observed, or so many quantiles."""
-COARSE_VALUES = 12
-"""Values of a number that are tried for everybody, in one feature alone: on validation rows more gain nothing."""
+COARSE_VALUES = 16
+"""Values of a number that are tried for everybody: on validation rows 24 lower the cost by less than 0.5 %."""
 POOL_ROWS = 50_000
 """Accepted training rows that candidates are taken from; of more, a sample: it bounds time and memory."""
 TRIALS_AT_ONCE = {"cpu": 1 << 18, "cuda": 1 << 22}
@@ -161,16 +161,22 @@ class Admissible:
         validator, near = self.validator, self.near[row] if near is None else near
         good = _narrow(self.is_open(x, row), lambda some: validator.is_decided(x[some]))
         self.seen_valid[row[good]] = True
-        plausibility, reach = validator.plausibility, self.reach[row]
+        good, near = self.among_data(good, x, row, near)
+        return self._lasting(good, x, row), near
+
+    def among_data(
+        self, good: Bool[Tensor, "q"], x: Float[Tensor, "q D"], row: Int[Tensor, "q"], near: Float[Tensor, "q D"]
+    ) -> tuple[Bool[Tensor, "q"], Float[Tensor, "q D"]]:
+        """Which of the candidates that are good so far are plausible, too, and a training row that is close to each."""
+        plausibility, reach = self.validator.plausibility, self.reach[row]
         if plausibility is None:
-            return self._lasting(good, x, row), near
-        close = self.is_near(x, row, near)
-        looked = (good & ~close & reach.isfinite()).nonzero()[:, 0]
+            return good, near
+        looked = (good & ~self.is_near(x, row, near) & reach.isfinite()).nonzero()[:, 0]
         if len(looked):
             within, there = plausibility.within(x[looked], reach[looked])
             good = good.index_copy(0, looked, within)
             near = near.index_copy(0, looked, there)
-        return self._lasting(good, x, row), near
+        return good, near
 
     def _lasting(self, good: Bool[Tensor, "q"], x: Float[Tensor, "q D"], row: Int[Tensor, "q"]) -> Bool[Tensor, "q"]:
         """Those that last, too: asked last, because it takes most time."""
@@ -285,8 +291,9 @@ class Sources:
             both = torch.cat([probabilities, -probabilities], 1) if probabilities.shape[1] == 1 else probabilities
             chosen = torch.cat([chosen, both.topk(_SUREST, dim=0).indices.flatten().to(chosen)]).unique()
         rows, probabilities = rows[chosen], probabilities[chosen]
-        tables = (ValueTable.of(encoder, feature_values(encoder, rows, most)) for most in (COARSE_VALUES, MOST_VALUES))
-        return cls(rows, probabilities, *tables)
+        coarse = feature_values(encoder, rows, COARSE_VALUES, spread=True)
+        fine = feature_values(encoder, rows, MOST_VALUES)
+        return cls(rows, probabilities, ValueTable.of(encoder, coarse), ValueTable.of(encoder, fine))
 
 
 _ASKED_AT_ONCE = 8, 64, 512
@@ -295,22 +302,25 @@ _BEYOND = 1e6  # more than any squared distance: rows out of reach come after al
 _SUREST = 500  # rows of every class that are candidates anyway: as many as a percent of the others
 
 
-def feature_values(encoder: Encoder, rows: Float[Tensor, "n D"], most: int) -> tuple[Float[Tensor, "_ _"], ...]:
+def feature_values(
+    encoder: Encoder, rows: Float[Tensor, "n D"], most: int, *, spread: bool = False
+) -> tuple[Float[Tensor, "_ _"], ...]:
     """For every feature its values as encoded columns: all categories and codes; of numbers all, or `most` quantiles.
 
     Args:
         encoder: Knows the features.
         rows: Training rows.
         most: How many different values a number may have before quantiles are taken.
+        spread: Take rare values, too, instead of half of the quantiles.
     """
-    legal, found = encoder.round(rows), []
+    legal, found, thin = encoder.round(rows), [], _spread if spread else _quantiles
     for axis, columns in zip(encoder.axes, encoder.layout, strict=True):
         values = legal[:, columns]
         if axis.width == 1:
-            found.append(_thinned(values[:, 0], most)[:, None])
+            found.append(thin(values[:, 0], most)[:, None])
         elif isinstance(axis, MixedAxes):
             states, is_value = values.unique(dim=0), values[:, 1] > 0
-            numbers = _thinned(values[is_value, 0], most) if bool(is_value.any()) else values[:0, 0]
+            numbers = thin(values[is_value, 0], most) if bool(is_value.any()) else values[:0, 0]
             mixed = torch.zeros(len(numbers), axis.width).to(values)
             mixed[:, 0], mixed[:, 1] = numbers, 1
             found.append(torch.cat([mixed, states[states[:, 1] == 0]]))
@@ -319,14 +329,27 @@ def feature_values(encoder: Encoder, rows: Float[Tensor, "n D"], most: int) -> t
     return tuple(found)
 
 
-def _thinned(values: Float[Tensor, "n"], most: int) -> Float[Tensor, "v"]:
+def _quantiles(values: Float[Tensor, "n"], most: int) -> Float[Tensor, "v"]:
+    """So many quantiles of numbers, without repetition; all numbers if they are no more."""
+    different: Tensor = values.unique()
+    return different if len(different) <= most else _at_even_ranks(values.sort().values, most).unique()
+
+
+def _spread(values: Float[Tensor, "n"], most: int) -> Float[Tensor, "v"]:
+    """Half of them quantiles of all numbers, the others at even ranks of the different ones.
+
+    Quantiles alone leave out what is rare: where nine of ten people have no capital gain, they are 0 and the greatest.
+    """
     different: Tensor = values.unique()
     if len(different) <= most:
         return different
-    ranks = torch.linspace(0, len(values) - 1, most, device=values.device).round().long()
-    quantiles: Tensor = values.sort().values[ranks]
-    chosen: Tensor = quantiles.unique()
+    usual = _at_even_ranks(values.sort().values, most // 2).unique()
+    chosen: Tensor = torch.cat([usual, _at_even_ranks(different, most - len(usual))]).unique()
     return chosen
+
+
+def _at_even_ranks(ordered: Float[Tensor, "n"], count: int) -> Float[Tensor, "v"]:
+    return ordered[torch.linspace(0, len(ordered) - 1, count, device=ordered.device).round().long()]
 
 
 def nearest_accepted(problem: Problem, sources: Sources, admissible: Admissible, rows: Int[Tensor, "m"]) -> Candidates:

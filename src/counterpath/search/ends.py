@@ -22,9 +22,9 @@ from counterpath.search.candidates import (
     nearest_accepted,
     no_candidates,
 )
-from counterpath.search.combine import combine, most_probable, pairs_of_changes, single_changes
+from counterpath.search.combine import combine, few_changes, most_probable, pairs_of_changes, single_changes
 from counterpath.search.method import Problem
-from counterpath.search.polish import keep_most_needed, polish
+from counterpath.search.polish import finalists, keep_most_needed, polish, shrink
 
 _PAIR = 2  # features: all pairs of their values are tried, all triples would take too long
 _FEW = 6  # candidates that are kept of each further source: the polish needs a few to choose from
@@ -103,8 +103,11 @@ def _quick(
     if problem.max_changes == 1:
         found = single_changes(admissible, rows, sources.fine, _FEW)
     else:
-        found = combine(admissible, _unchanged(admissible, rows), sources.coarse, _FEW)
-        found = found.join(_accepted(problem, sources, admissible, rows))
+        found = _accepted(problem, sources, admissible, rows)
+        found = shrink(admissible, finalists(admissible, found)) if problem.options.refine else found
+        best = torch.full_like(admissible.reach, torch.inf)
+        best = best.scatter_reduce(0, found.row, admissible.cost(found.x, found.row), "amin")
+        found = found.join(few_changes(admissible, rows, sources.coarse, _FEW, best[rows]))
     return _best(problem, sources, admissible, found)
 
 

@@ -39,10 +39,7 @@ def polish(
         table: Values of features to exchange.
         should_stop: When to be content with what there is.
     """
-    if admissible.validator.stability is not None:
-        candidates = candidates.cheapest(admissible.cost(candidates.x, candidates.row), _LASTING)
-    best = put_back(admissible, candidates)
-    best = best.cheapest(admissible.cost(best.x, best.row), _FINALISTS)
+    best = finalists(admissible, candidates)
     for number in range(_ROUNDS):
         if should_stop():
             break
@@ -57,6 +54,14 @@ def polish(
         before, best = best, put_back(admissible, best)
         if bool((before.x == best.x).all()):
             return best
+
+
+def finalists(admissible: Admissible, candidates: Candidates) -> Candidates:
+    """The candidates without what is redundant, and of each row only those that promise most."""
+    if admissible.validator.stability is not None:
+        candidates = candidates.cheapest(admissible.cost(candidates.x, candidates.row), _LASTING)
+    best = put_back(admissible, candidates)
+    return best.cheapest(admissible.cost(best.x, best.row), _FINALISTS)
 
 
 def put_back(admissible: Admissible, candidates: Candidates) -> Candidates:
