@@ -74,6 +74,31 @@ def test_refinement_costs_nobody_more(explainer: cp.Explainer, rows: pd.DataFram
     assert l1[1].mean() < l1[0].mean()
 
 
+@pytest.mark.parametrize("method", ["rsgd", "wachter", "nearest"])
+def test_the_answers_of_other_methods_are_made_closer_on_request(
+    explainer: cp.Explainer, rows: pd.DataFrame, method: str
+) -> None:
+    plain, refined = (
+        copy.copy(explainer).set_params(refine=refine).explain(rows, "low", confidence=0.6, method=method, lock=["sex"])
+        for refine in (None, True)
+    )
+    assert refined.valid.equals(plain.valid)
+    some = plain.valid.to_numpy()
+    before, after = plain.measures()[some], refined.measures()[some]
+    assert (after["l1"] <= before["l1"] + 1e-6).all()
+    assert after["l1"].mean() < 0.98 * before["l1"].mean()
+    models: FittedModels = explainer.models_
+    away = models.plausibility.distance(models.encoder.encode(rows[some])).clamp_min(models.plausibility.limit)
+    assert (after["ld"] <= before["ld"].clip(lower=away.numpy()) + 1e-5).all()
+    for label in rows.index[some]:
+        path = refined.path(label)
+        assert (path["sex"] == rows.loc[label, "sex"]).all()
+        names = list(refined.schema.names)
+        ends = refined.counterfactuals.loc[label, names]
+        pd.testing.assert_series_equal(path[names].iloc[-1], ends, check_names=False, check_dtype=False)
+        assert (path["probability"].iloc[1:-1] < 0.6).all()
+
+
 def test_no_copies_where_they_are_forbidden(explainer: cp.Explainer, people: pd.DataFrame) -> None:
     """Asked about training rows with one value changed, the nearest way back is to become a training row."""
     private = copy.copy(explainer).set_params(allow_copies=False)

@@ -88,7 +88,8 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         keep_residual: Have local methods start at the row itself, by adding what the generative model does not
             reproduce of it; the paths of `geodesic` always do.
         fallback: Where a local search finds nothing, take the line to the nearest landmark that the model accepts.
-        refine: Let a `geodesic` end as close to the row as it can, and relax its path.
+        refine: Move counterfactuals as close to the row as they can be, whatever the method: True; by default those of
+            `geodesic` alone; False for none.
         allow_copies: Whether a counterfactual may be equal to a training row; False for privacy.
         staged: Whether the points of a path are made steps that people can take: no feature goes back and forth, and at
             most two change at a time. Without it, paths are as the search went.
@@ -131,7 +132,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         sparsify: bool = True,
         keep_residual: bool = True,
         fallback: bool = True,
-        refine: bool = True,
+        refine: bool | None = None,
         allow_copies: bool = True,
         avoid_unseen: bool = True,
         staged: bool = True,

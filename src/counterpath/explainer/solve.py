@@ -384,7 +384,7 @@ class Solver:
             limit = max_changes if whole else None
             problem = self.models.problem(self.method, within, target, options, limit)
             found = search(self.method, problem)
-            if within.effects is None or self.method.returns_training_rows:
+            if within.effects is None or (self.method.returns_training_rows and not options.refine):
                 return found
             return cheapest_actions(problem.validator, within, found)
 
@@ -456,7 +456,11 @@ class Solver:
         if feasible.ruled:
             paths = without_broken(validator, feasible.repeat(count), paths)
         steps = torch.bincount(paths.row, minlength=len(status)) - 1
-        if self.options.staged and self.request.paths != END and not self.method.returns_training_rows:
+        if (
+            self.options.staged
+            and self.request.paths != END
+            and not (self.method.returns_training_rows and not self.options.refine)
+        ):
             paths = stage(validator, feasible.repeat(count), paths)
             if feasible.ruled:
                 paths = without_broken(validator, feasible.repeat(count), paths)

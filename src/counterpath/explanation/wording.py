@@ -846,7 +846,7 @@ REQUEST_MEANINGS = {
     "keep_residual": "what the generative model does not reproduce of a row is kept along its path",
     "fallback": "a search that is stuck goes to the nearest point that the model accepts",
     "fidelity": "how much staying close weighs in the search",
-    "refine": "a geodesic ends as close to the person as it can",
+    "refine": "answers are moved as close to the person as they can be; by default those of geodesic",
     "allow_copies": "a counterfactual may be equal to a training row",
     "staged": "on a path no feature goes back and forth, and few change at a time",
     "avoid_unseen": "pairs of values that no training row has are avoided",

@@ -52,7 +52,7 @@ plausible. On validation rows of Adult twice as many of either lower the cost by
 
 @dataclass(frozen=True)
 class _Moves:
-    """Other values of single features, for n rows: at most as many as are asked for; what is missing costs infinitely much.
+    """Other values of single features, for n rows, as many for each; what is missing costs infinitely much.
 
     Attributes:
         cost: What a row costs more by each.

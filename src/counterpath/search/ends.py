@@ -104,7 +104,7 @@ def _quick(
         found = single_changes(admissible, rows, sources.fine, _FEW)
     else:
         found = _accepted(problem, sources, admissible, rows)
-        found = shrink(admissible, finalists(admissible, found)) if problem.options.refine else found
+        found = shrink(admissible, finalists(admissible, found)) if problem.options.refine is not False else found
         best = torch.full_like(admissible.reach, torch.inf)
         best = best.scatter_reduce(0, found.row, admissible.cost(found.x, found.row), "amin")
         found = found.join(few_changes(admissible, rows, sources.coarse, _FEW, best[rows]))
@@ -192,6 +192,6 @@ def _unchanged(admissible: Admissible, rows: Int[Tensor, "m"]) -> Candidates:
 
 def _best(problem: Problem, sources: Sources, admissible: Admissible, found: Candidates) -> Candidates:
     """The cheapest candidate of each row, polished if that is asked for."""
-    if problem.options.refine and len(found):
+    if problem.options.refine is not False and len(found):
         return polish(admissible, found, sources.coarse, should_stop=problem.options.should_stop)
     return found.cheapest(admissible.cost(found.x, found.row))

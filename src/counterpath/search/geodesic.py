@@ -58,6 +58,7 @@ class Geodesic(Method):
     description = "the closest plausible row that is accepted, and a realistic way there"
     settings = ("representation_layer", "ambient_metric", "uncertainty_cost")
     respects_limits = True
+    refines = True
 
     def metric(self, models: AnyModels, options: SearchOptions) -> Metric:
         """What steps are measured by, before uncertainty counts."""
@@ -112,12 +113,12 @@ def _sources(setup: SearchSetup) -> Sources:
     return Sources.of(setup.encoder, setup.rows, setup.probabilities)
 
 
-def ways(problem: Problem, roadmap: Roadmap, ends: Ends) -> Paths:
+def ways(problem: Problem, roadmap: Roadmap | None, ends: Ends) -> Paths:
     """Paths from the rows to given ends: straight in the latent space, or over the roadmap where that leaves the data.
 
     Args:
         problem: The rows.
-        roadmap: The roadmap.
+        roadmap: The roadmap; None for straight paths only.
         ends: Where to go.
     """
     feasible, setup = problem.feasible, problem.setup
@@ -127,9 +128,10 @@ def ways(problem: Problem, roadmap: Roadmap, ends: Ends) -> Paths:
     decoder = ResidualDecoder.of(setup.latent, within, generative=True, keep_residual=True)
     end = ends.x[found]
     last = problem.validator.encode(end)
-    off_data = roadmap.leaves_data(decoder.start, last, decoder.context)
-    gap = torch.zeros_like(ends.found)
-    gap[found[off_data]] = roadmap.crosses_gap(decoder.start[off_data], last[off_data])
+    off_data, gap = torch.zeros_like(found, dtype=torch.bool), torch.zeros_like(ends.found)
+    if roadmap is not None:
+        off_data = roadmap.leaves_data(decoder.start, last, decoder.context)
+        gap[found[off_data]] = roadmap.crosses_gap(decoder.start[off_data], last[off_data])
     every = torch.arange(len(feasible), device=found.device)
     row, x, z = found[:0], end[:0], last[:0]
     if len(found):
@@ -150,20 +152,22 @@ def ways(problem: Problem, roadmap: Roadmap, ends: Ends) -> Paths:
 
 def _points(
     problem: Problem,
-    roadmap: Roadmap,
+    roadmap: Roadmap | None,
     decoder: ResidualDecoder,
     end: Float[Tensor, "n D"],
     last: Float[Tensor, "n d"],
     off_data: Bool[Tensor, "n"],
 ) -> tuple[Int[Tensor, "p"], Float[Tensor, "p D"], Float[Tensor, "p d"]]:
     """The points between the rows and their ends: to which row each belongs, the row it stands for and its code."""
-    feasible, cost_field = decoder.feasible, roadmap.cost_field
+    feasible = decoder.feasible
     curves = resample(torch.stack([decoder.start, last], 1), _SEGMENTS)
     rows = off_data.nonzero()[:, 0]
-    if len(rows):
+    if roadmap is not None and len(rows):
         over = resample(roadmap.route(decoder.start[rows], last[rows]), _COARSE_SEGMENTS)
         context = None if decoder.context is None else decoder.context[rows]
-        over = cost_field.relax(over, context, steps=_RELAX_STEPS) if problem.options.refine else over
+        over = (
+            roadmap.cost_field.relax(over, context, steps=_RELAX_STEPS) if problem.options.refine is not False else over
+        )
         curves[rows] = resample(over, _SEGMENTS)
     inner = curves[:, 1:-1]
     count = inner.shape[1]

@@ -44,7 +44,8 @@ class SearchOptions:
         fallback: Where a local search gets stuck, take the line to the nearest landmark.
         sparsify: Put back every redundant change; of methods that do not do so by themselves.
         keep_residual: Start at the factual row, and add what the generative model does not reproduce of it.
-        refine: Move the ends of geodesics closer to the factual row, and relax their paths.
+        refine: Move counterfactuals closer to the factual row; None for those of `geodesic` alone, whose paths are
+            relaxed, too, unless it is False.
         allow_copies: Whether a counterfactual may be equal to a training row.
         staged: Have paths go straight in every feature, and change few features at a time.
         avoid_unseen: Avoid pairs of values that no training row has.
@@ -65,7 +66,7 @@ class SearchOptions:
     fallback: bool = True
     sparsify: bool = True
     keep_residual: bool = True
-    refine: bool = True
+    refine: bool | None = None
     allow_copies: bool = True
     avoid_unseen: bool = True
     staged: bool = True
@@ -212,6 +213,7 @@ class Method(ABC):
         needs: The models that it needs beside the classifier and the VAE, which are always there: "flow".
         settings: Parameters of `Explainer`, beside those of every search, on which its answers depend.
         returns_training_rows: Whether counterfactuals are training rows.
+        refines: Whether it moves them closer to the factual row by itself, unless `SearchOptions.refine` is False.
         chooses_features: Whether it chooses its ends feature by feature, and so by all models that it asks; others
             follow one line, or take a training row.
         respects_limits: Whether its search itself respects `Problem.max_changes` and takes the cheapest way by the
@@ -232,6 +234,7 @@ class Method(ABC):
     needs: frozenset[str] = frozenset()
     settings: tuple[str, ...] = ()
     returns_training_rows: bool = False
+    refines: bool = False
     respects_limits: bool = False
     chooses_features: bool = True
 

@@ -16,6 +16,7 @@ from counterpath.search.geodesic import Geodesic
 from counterpath.search.method import AnyModels, Method, Problem
 from counterpath.search.nearest import Nearest
 from counterpath.search.paths import Paths, merge
+from counterpath.search.refine import refined
 from counterpath.search.validity import check_paths
 from counterpath.utils.errors import InputError, MethodError, choose
 
@@ -61,6 +62,8 @@ def search(method: Method, problem: Problem) -> Paths:
 
 def _search(method: Method, problem: Problem) -> Paths:
     paths = method.search(problem)
+    if problem.options.refine and not method.refines:
+        paths = refined(problem, paths)
     if type(method).__module__.startswith("counterpath."):  # the tests of all methods check the built-in ones
         return paths
     if not isinstance(paths, Paths):
