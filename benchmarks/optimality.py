@@ -136,7 +136,7 @@ def study(
         **shared,
         "table": table,
         "limits": limits(explainer, rows, asked, best, table[0]["seconds"], admissible),
-        "promises": promises(explainer, rows, asked),
+        "promises": promises(explainer, rows, asked, feasible),
     }
 
 
@@ -170,13 +170,33 @@ def limits(
     return found
 
 
-def promises(explainer: cp.Explainer, rows: pd.DataFrame, asked: dict[str, Any]) -> dict[str, int]:
+def with_training_row(
+    explainer: cp.Explainer, feasible: FeasibleSet, lost: np.ndarray[Any, Any], target: Target
+) -> int:
+    """For how many rows a training row is valid and plausible that has their fixed columns put in."""
+    models, count = explainer.models_, 0
+    admissible = Admissible.of(Problem(models.setup, feasible, target, SearchOptions()))
+    for row in np.flatnonzero(lost).tolist():
+        which = torch.full((len(models.rows),), row, device=models.rows.device)
+        x = torch.where(feasible.fixed[row], feasible.factual[row], models.rows)
+        count += bool(admissible(feasible.legal(x, which), which)[0].any())
+    return count
+
+
+def promises(
+    explainer: cp.Explainer, rows: pd.DataFrame, asked: dict[str, Any], feasible: FeasibleSet
+) -> dict[str, int]:
     """How often something happens that must not."""
     costs = {level: cost_of(explainer.explain(rows, **asked | {"confidence": level})) for level in (0.5, 0.8, 0.9)}
     lost = sum(int((costs[low].isna() & costs[high].notna()).sum()) for low, high in ((0.5, 0.8), (0.8, 0.9)))
     first = explainer.explain(rows, plans=3, **asked).plan(1)
     dearer = int((cost_of(explainer.explain(rows, **asked)) > cost_of(first) + 1e-6).sum())
     missing = {f"not found at {level}": int(each.isna().sum()) for level, each in costs.items()}
+    good = explainer.classes_.index(asked["target_class"])
+    missing["not found though a training row with the fixed columns put in is plausible"] = sum(
+        with_training_row(explainer, feasible, each.isna().to_numpy(), Target(good, confidence=level))
+        for level, each in costs.items()
+    )
     return {
         "found at a higher confidence only": lost,
         "only plan costs more than the first of three": dearer,
