@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from counterpath.data.surface import SCALE
-from counterpath.experiments import surface
+from counterpath.experiments import figures, surface
 from counterpath.experiments.surface import (
     Preset,
     boundary_metric,
@@ -18,6 +18,7 @@ from counterpath.experiments.surface import (
     reproduce,
 )
 from counterpath.experiments.tables import over_seeds
+from counterpath.explanation.plots import style
 from counterpath.models import training
 from counterpath.models.training import Run
 from counterpath.search.face import FaceGraph
@@ -25,7 +26,7 @@ from counterpath.search.method import SearchModels
 from counterpath.search.methods import METHODS
 
 pytestmark = pytest.mark.whole
-TINY = Preset(600, 200, 40, 60, 10, 4, 60)
+TINY = Preset(600, 120, 40, 60, 10, 4, 60)
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +39,8 @@ def quick() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(surface.PRESETS, "tiny", TINY)
         patch.setattr(surface, "STEPS", 60)
+        patch.setattr(figures, "_GRID", 40)  # nobody looks at the figures
+        patch.setitem(style._STYLE, "savefig.dpi", 40)
         yield
 
 
