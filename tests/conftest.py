@@ -85,7 +85,7 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
 
 
 PATIENCE = 2
-"""Epochs without gain after which our own classifier stops: on tables of some hundred rows it is hardly worse for it."""
+"""Epochs without gain after which our own classifier stops: on some hundred rows it is hardly worse for it."""
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from counterpath.data.surface import SCALE
-from counterpath.experiments import figures, surface
+from counterpath.experiments import figures as drawing
+from counterpath.experiments import surface
 from counterpath.experiments.surface import (
     Preset,
     boundary_metric,
@@ -39,7 +40,7 @@ def quick() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(surface.PRESETS, "tiny", TINY)
         patch.setattr(surface, "STEPS", 60)
-        patch.setattr(figures, "_GRID", 40)  # nobody looks at the figures
+        patch.setattr(drawing, "_GRID", 40)  # nobody looks at the figures
         patch.setitem(style._STYLE, "savefig.dpi", 40)
         yield
 
