@@ -22,6 +22,7 @@ from counterpath.cli import main
 from counterpath.data.surface import Surface, sample_surface
 from counterpath.explainer.explainer import Explainer
 from counterpath.fitting.fitted import FittedModels
+from counterpath.models import own
 from counterpath.models.classifier import Classifier, fit_classifier
 from counterpath.models.latent import concat_context
 from counterpath.models.training import Run, seeded
@@ -81,6 +82,18 @@ class Once:
 def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
     """Shares what takes long to make between the processes that run these tests."""
     return Once(tmp_path_factory.getbasetemp().parent if "PYTEST_XDIST_WORKER" in os.environ else None)
+
+
+PATIENCE = 2
+"""Epochs without gain after which our own classifier stops: on some hundred rows it is hardly worse for it."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def impatient() -> Iterator[None]:
+    """Let our own classifier stop early: most of a fit is to see, for each fold, that nothing more is gained."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(own, "_PATIENCE", PATIENCE)
+        yield
 
 
 def write_pickle(value: object, path: Path) -> None:

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.whole
 README = Path(__file__).parents[1] / "README.md"
 
 
-@pytest.mark.parametrize("rows", [5000, pytest.param(None, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rows", [2000, pytest.param(None, marks=pytest.mark.slow)])
 def test_the_ten_lines_of_python_run_and_find_counterfactuals(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int | None
 ) -> None:

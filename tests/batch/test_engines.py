@@ -13,7 +13,7 @@ from benchmarks.batching.material import OPTIONS, parquet_file, small_model
 
 pytestmark = [pytest.mark.whole, pytest.mark.timeout(580)]
 ROWS = int(os.environ.get("COUNTERPATH_ROWS", "20000"))
-FEW = 1200
+FEW = 400
 SHARDS = 8
 
 

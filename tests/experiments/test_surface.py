@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from counterpath.data.surface import SCALE
+from counterpath.experiments import figures as drawing
 from counterpath.experiments import surface
 from counterpath.experiments.surface import (
     Preset,
@@ -18,6 +19,7 @@ from counterpath.experiments.surface import (
     reproduce,
 )
 from counterpath.experiments.tables import over_seeds
+from counterpath.explanation.plots import style
 from counterpath.models import training
 from counterpath.models.training import Run
 from counterpath.search.face import FaceGraph
@@ -25,7 +27,7 @@ from counterpath.search.method import SearchModels
 from counterpath.search.methods import METHODS
 
 pytestmark = pytest.mark.whole
-TINY = Preset(600, 200, 40, 60, 10, 4, 60)
+TINY = Preset(600, 120, 40, 60, 10, 4, 60)
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +40,8 @@ def quick() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(surface.PRESETS, "tiny", TINY)
         patch.setattr(surface, "STEPS", 60)
+        patch.setattr(drawing, "_GRID", 40)  # nobody looks at the figures
+        patch.setitem(style._STYLE, "savefig.dpi", 40)
         yield
 
 

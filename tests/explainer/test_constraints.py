@@ -15,7 +15,7 @@ from tests.tables import CITIES, LABEL, SIZES, small
 
 pytestmark = pytest.mark.whole
 
-FEW, MANY = 10, int(os.environ.get("COUNTERPATH_EXAMPLES", "30"))
+FEW, MANY = 6, int(os.environ.get("COUNTERPATH_EXAMPLES", "30"))
 """How many random requests are tried; 1,000 take half an hour."""
 IMMUTABLE = "sex"
 ORDERED = ("size", "children", "member", "debt", "score")

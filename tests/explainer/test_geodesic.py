@@ -142,7 +142,7 @@ def test_other_prices_lead_other_ways_and_are_kept(
     usual: cp.Explainer, people: pd.DataFrame, options: dict[str, object], tmp_path: Path
 ) -> None:
     other = small(epochs=8, **options).fit(people, LABEL)
-    rows = features(mixed(60, seed=5))
+    rows = features(mixed(20, seed=5))
     first, second = usual.explain(rows, "low"), other.explain(rows, "low")
     assert second.valid.mean() > 0.9
     # Ends do not depend on what steps cost, ways do.

@@ -44,7 +44,7 @@ def quick(explainer: cp.Explainer) -> cp.Explainer:
 
 @pytest.fixture(scope="module")
 def rows() -> pd.DataFrame:
-    return features(mixed(16, seed=1))
+    return features(mixed(9, seed=1))
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def test_rows_are_answered_in_parts_with_the_same_result(
     asked: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(solve, "ROWS_AT_ONCE", 6)
+    monkeypatch.setattr(solve, "ROWS_AT_ONCE", 4)
     monkeypatch.setattr(sys.modules["counterpath.explainer.assemble"], "_PATHS_AT_ONCE", 3)
     parts, whole = quick.explain(rows, **ASKED[asked], paths="milestones"), answers[asked]["milestones"]
     for name in FRAMES:
@@ -170,8 +170,8 @@ class Watched:
 def test_the_paths_of_a_group_do_not_outlive_it(
     models: FittedModels, keep: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(solve, "ROWS_AT_ONCE", 20)
-    rows = features(mixed(110, seed=3))
+    monkeypatch.setattr(solve, "ROWS_AT_ONCE", 10)
+    rows = features(mixed(55, seed=3))
     request = Request("low", method="rsgd", paths=keep)
     solver = Solver(
         models,
@@ -180,7 +180,7 @@ def test_the_paths_of_a_group_do_not_outlive_it(
         SearchOptions(max_steps=15, staged=False),
         request.constraints(models.encoder.schema),
     )
-    for _ in solver.solve(rows.head(20), torch.arange(20)):
+    for _ in solver.solve(rows.head(10), torch.arange(10)):
         pass  # what is computed once is there from now on
     watched = Watched(solver.solve(rows, torch.arange(len(rows))))
     described = {"method": "rsgd", "target_class": "low", "confidence": 0.5, "paths": keep}

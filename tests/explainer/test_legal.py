@@ -86,7 +86,7 @@ def assert_true(
         assert abs(found.outcome.loc[label, "probability_after"] - probability) < 1e-6
 
 
-@pytest.mark.parametrize("examples", [20, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [15, pytest.param(60, marks=pytest.mark.slow)])
 def test_all_cases_keep_every_promise(explainer: cp.Explainer, people: pd.DataFrame, examples: int) -> None:
     train, cases = features(people), 0
     quick = copy.copy(explainer).set_params(max_steps=12)

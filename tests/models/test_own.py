@@ -14,6 +14,12 @@ from counterpath.models.training import Run
 from counterpath.utils.errors import InputError
 
 QUIET = Run(progress=False)
+PATIENCE = own._PATIENCE  # as it is, before tests/conftest.py makes it shorter
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own, "_PATIENCE", PATIENCE)
 
 
 def _linear(rows: int, seed: int = 0, columns: int = 30) -> tuple[Tensor, Tensor]:

@@ -301,6 +301,7 @@ def test_the_search_avoids_people_whom_nobody_has_seen(
 
 
 @pytest.mark.whole
+@pytest.mark.whole
 @pytest.mark.parametrize("method", ["geodesic", "rsgd"])
 def test_where_it_cannot_the_status_names_them(fishing: cp.Explainer, workers: pd.DataFrame, method: str) -> None:
     """Nobody in the north fishes; who cannot leave it, and would have to fish, is told."""
@@ -321,6 +322,7 @@ def test_where_it_cannot_the_status_names_them(fishing: cp.Explainer, workers: p
     assert not first.status["reason"][~north].str.contains("Nobody").any()
 
 
+@pytest.mark.whole
 @pytest.mark.whole
 def test_what_a_user_forbids_is_never_advised(workers: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who fishes in the south works less than 40 hours: it is found where it can be, and nothing is found else."""

@@ -105,6 +105,7 @@ def test_methods_outside_the_latent_space_have_no_fallback(models: FittedModels,
     assert not _search(models, rows, method="wachter", max_steps=1, fallback=True).fallback.any()
 
 
+@pytest.mark.whole
 def test_a_surrogate_is_followed_further_than_the_model_and_the_first_valid_point_counts(
     models: FittedModels, rows: Tensor
 ) -> None:
@@ -140,6 +141,7 @@ def test_what_was_reached_is_kept_when_a_later_search_finds_no_time(
     assert torch.equal(cut.found & whole.found, cut.found)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("method", ["rsgd", "wachter"])
 def test_many_rows_are_searched_in_parts_with_the_same_result(
     models: FittedModels, rows: Tensor, method: str, monkeypatch: pytest.MonkeyPatch

@@ -80,6 +80,7 @@ def _check(problem: Problem, ends: Ends) -> None:
     assert not ends.timed_out.any()
 
 
+@pytest.mark.whole
 @given(
     st.integers(0, 10_000),
     st.booleans(),
@@ -132,6 +133,7 @@ def test_no_accepted_training_row_put_in_is_much_closer() -> None:
     assert problem.feasible.cost(ends.x)[both].sum() < 0.7 * best[both].sum()
 
 
+@pytest.mark.whole
 @given(st.integers(0, 10_000), st.sampled_from((0.1, 0.95)))
 @settings(max_examples=examples(15, least=5), deadline=None)
 def test_what_is_found_at_a_confidence_is_found_at_every_lower_one(seed: int, share: float) -> None:
@@ -146,6 +148,7 @@ def test_what_is_found_at_a_confidence_is_found_at_every_lower_one(seed: int, sh
         assert (lower.found | ~higher.found).all()
 
 
+@pytest.mark.whole
 @given(st.integers(0, 10_000), st.sampled_from((1, 2)))
 @settings(max_examples=examples(15, least=5), deadline=None)
 def test_what_is_found_under_a_limit_is_found_without(seed: int, most: int) -> None:
@@ -169,6 +172,7 @@ def _same_in_any_order_and_split(problem: Problem, together: Ends) -> None:
                 assert torch.equal(getattr(part, name), getattr(together, name)[some]), name
 
 
+@pytest.mark.whole
 @given(st.integers(0, 10_000), st.sampled_from(("l1", "l2", "l0")), st.sampled_from((None, 1)), st.booleans())
 @settings(max_examples=examples(10, least=4), deadline=None)
 def test_any_order_and_any_split_gives_the_same_bits(seed: int, closeness: str, most: int | None, costs: bool) -> None:
@@ -189,6 +193,7 @@ def test_any_order_and_any_split_gives_the_same_bits(seed: int, closeness: str, 
     _same_in_any_order_and_split(problem, _ends(problem))
 
 
+@pytest.mark.whole
 def test_any_order_and_any_split_gives_the_same_bits_with_our_own_classifier(models: FittedModels) -> None:
     target, method = Target(1, confidence=0.6), METHODS["geodesic"]
     rows = models.rows[~target.is_reached(models.probabilities)][:40]

@@ -78,6 +78,7 @@ def test_paths_begin_at_the_rows_and_end_at_the_first_valid_point(
     assert moves.all(), "every step changes something"
 
 
+@pytest.mark.whole
 def test_it_ends_where_the_closest_end_is(models: FittedModels, rows: Tensor) -> None:
     problem = _problem(models, FeasibleSet.of(models.encoder, rows))
     ends, paths = closest_ends(problem, _state(models).sources), METHOD.search(problem)
@@ -94,6 +95,7 @@ def test_refinement_costs_nobody_more(models: FittedModels, rows: Tensor) -> Non
     assert (after < before).any()
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("lock", [(), ("city",), ("score",)])
 def test_the_answer_does_not_depend_on_who_else_asks_nor_on_the_order(
     models: FittedModels, rows: Tensor, lock: tuple[str, ...]

@@ -52,6 +52,7 @@ def limited(
     return functools.cache(lambda most: one_plan(search, feasible, probability, most))
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("most", [1, 2, 3])
 def test_no_point_of_any_path_changes_more_than_it_may(
     models: FittedModels,
@@ -78,6 +79,7 @@ def test_who_changes_little_anyway_is_left_alone(feasible: FeasibleSet, limited:
         assert torch.equal(free.x[free.row == row], few.x[few.row == row])
 
 
+@pytest.mark.whole
 def test_plans_differ_the_only_one_comes_first_and_the_others_follow_by_cost(
     feasible: FeasibleSet, search: Search, probability: Callable[[Tensor], Tensor]
 ) -> None:
@@ -106,6 +108,7 @@ def test_plans_differ_the_only_one_comes_first_and_the_others_follow_by_cost(
     assert torch.equal(paths.x[missing], wide.factual[~plans.exists])
 
 
+@pytest.mark.whole
 def test_plans_do_not_depend_on_who_else_is_asked_about(
     feasible: FeasibleSet, search: Search, probability: Callable[[Tensor], Tensor]
 ) -> None:
@@ -119,6 +122,7 @@ def test_plans_do_not_depend_on_who_else_is_asked_about(
             assert torch.equal(one, other)
 
 
+@pytest.mark.whole
 def test_who_is_stopped_by_a_bound_is_searched_for_again(
     models: FittedModels, rows: Tensor, probability: Callable[[Tensor], Tensor]
 ) -> None:

@@ -50,6 +50,7 @@ def test_plausible_is_what_is_no_farther_than_the_counterfactual_or_than_real_ro
 
 
 @pytest.mark.whole
+@pytest.mark.whole
 @pytest.mark.parametrize("method", ["rsgd", "wachter"])
 def test_what_need_not_change_stays_as_it_is_along_the_whole_path(
     explainer: cp.Explainer, people: pd.DataFrame, method: str

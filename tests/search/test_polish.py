@@ -43,6 +43,7 @@ def _problem(seed: int, *, pairs: bool = False, share: float | None = 0.95, most
     )
 
 
+@pytest.mark.whole
 @given(st.integers(0, 10_000), st.booleans(), st.sampled_from((None, 0.3, 0.95)))
 @settings(max_examples=examples(30), deadline=None)
 def test_no_move_makes_a_candidate_worse(seed: int, pairs: bool, share: float | None) -> None:

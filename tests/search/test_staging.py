@@ -120,6 +120,7 @@ def _assert_straight(case: Case, staged: Paths) -> None:
         assert torch.equal(getattr(staged, name), getattr(paths, name))
 
 
+@pytest.mark.whole
 @settings(max_examples=10)
 @given(st.integers(0, 10**6), st.sampled_from([0.0, 0.3, 0.6, 100.0]), st.booleans(), st.booleans())
 def test_paths_are_straight_and_legal_whatever_the_search_did(

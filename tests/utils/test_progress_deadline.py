@@ -29,6 +29,7 @@ def test_the_callers_own_condition_stops_too(seconds: float | None) -> None:
     assert should_stop()
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("method", ["rsgd", "geodesic"])
 def test_a_search_that_should_stop_does(explainer: cp.Explainer, method: str) -> None:
     rows: pd.DataFrame = features(mixed(60, seed=5))
