@@ -28,7 +28,7 @@ from counterpath.models.latent import concat_context
 from counterpath.models.training import Run, seeded
 from counterpath.models.vae import VAE, VAETraining, fit_vae
 from counterpath.search.method import SearchModels
-from tests.sizes import examples
+from tests.sizes import ALL_EXAMPLES, examples
 from tests.tables import LABEL, mixed, small
 
 T = TypeVar("T")
@@ -90,9 +90,10 @@ PATIENCE = 2
 
 @pytest.fixture(scope="session", autouse=True)
 def impatient() -> Iterator[None]:
-    """Let our own classifier stop early: most of a fit is to see, for each fold, that nothing more is gained."""
+    """Let our own classifier stop early in `make test`: most of a fit is to see that nothing more is gained."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(own, "_PATIENCE", PATIENCE)
+        if not ALL_EXAMPLES:
+            patch.setattr(own, "_PATIENCE", PATIENCE)
         yield
 
 

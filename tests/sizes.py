@@ -3,6 +3,8 @@
 import os
 
 _SHARE, _LEAST = 4, 10
+ALL_EXAMPLES = os.environ.get("COUNTERPATH_PROPERTIES") == "all"
+"""Whether this is `make test-slow`."""
 
 
 def examples(count: int, share: int = _SHARE, least: int = _LEAST) -> int:
@@ -13,4 +15,4 @@ def examples(count: int, share: int = _SHARE, least: int = _LEAST) -> int:
         share: Which part of them is tried in `make test`, where an example takes long.
         least: How many are tried at least, where one takes very long.
     """
-    return count if os.environ.get("COUNTERPATH_PROPERTIES") == "all" else max(least, count // share)
+    return count if ALL_EXAMPLES else max(least, count // share)

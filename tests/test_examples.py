@@ -59,6 +59,7 @@ def test_the_example_runs_and_says_what_it_promises(name: str) -> None:
     _check(name, run(name))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")  # as where a user runs it
 @pytest.mark.parametrize("name", QUICK)
 def test_it_does_so_with_a_classifier_and_a_surrogate_that_learn_for_less_long(

@@ -19,7 +19,7 @@ from counterpath.utils.errors import BatchError
 
 from .conftest import Runs
 
-pytestmark = pytest.mark.whole
+pytestmark = [pytest.mark.slow, pytest.mark.whole]
 
 SHARDS, SHARD_ROWS = 12, 10
 FEW_ROWS = 50

@@ -36,6 +36,7 @@ model = Deadly()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::counterpath.CounterpathWarning")
 def test_a_shard_that_kills_its_worker_is_put_into_quarantine(
     loans: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

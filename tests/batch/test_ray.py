@@ -32,6 +32,7 @@ from .inline import Inline, content, results
 from .processes import Process, addresses, family, left, title
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.whole,
     pytest.mark.timeout(180),
     pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),  # pipes to the processes that Ray starts

@@ -19,6 +19,7 @@ def rows(loans: pd.DataFrame, tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_batch_is_explained_by_processes_and_summed_up_in_json(
     model_folder: Path,
     rows: Path,

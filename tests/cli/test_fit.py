@@ -18,6 +18,7 @@ from tests.conftest import SMALL_FIT
 pytestmark = pytest.mark.whole
 
 
+@pytest.mark.slow
 def test_a_model_of_the_users_own(
     loans_file: Path, few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -92,6 +93,7 @@ def test_fit_refuses_a_folder_with_other_things_before_it_trains(
     assert "nothing was saved" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_killed_fit_goes_on_and_another_one_starts_over(
     loans_file: Path,
     model_folder: Path,

@@ -12,6 +12,7 @@ from tests.cli.processes import command
 pytestmark = pytest.mark.whole
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_no_half_written_file(tmp_path: Path) -> None:
     process = subprocess.Popen(
         command("reproduce", "surface", "--out", tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -73,7 +73,7 @@ def test_the_request_is_recorded_as_json(quick: cp.Explainer, found: Explanation
         "keep_residual": True,
         "fallback": True,
         "fidelity": 0.0,
-        "refine": True,
+        "refine": None,
         "allow_copies": True,
         "avoid_unseen": True,
         "staged": True,

@@ -179,6 +179,7 @@ def fitted(quick: cp.Explainer, people: pd.DataFrame) -> dict[str, cp.Explainer]
     return {"own": quick, **others}
 
 
+@pytest.mark.slow
 def test_a_new_process_gives_the_same_bits(fitted: dict[str, cp.Explainer], rows: pd.DataFrame, tmp_path: Path) -> None:
     for kind in KINDS:
         fitted[kind].save(tmp_path / kind)

@@ -13,6 +13,7 @@ from tests.tables import LABEL, features, mixed, small
 OTHERS = [kind for kind in UNCERTAINTIES if kind != "rbf"]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::counterpath.utils.errors.CounterpathWarning")
 @pytest.mark.parametrize("kind", OTHERS)
 def test_every_estimate_is_fitted_diagnosed_searched_and_kept(kind: str, tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ from counterpath.explorer.state import RowTable
 from tests.explorer.conftest import NASTY, opened
 from tests.tables import features
 
+pytestmark = pytest.mark.slow
+
 GO = "Explain these people"
 WATCH = """() => {
     window.seen = [];

@@ -15,6 +15,8 @@ from counterpath.utils.errors import InputError
 from counterpath.utils.progress import track
 from tests.explorer.processes import WAIT, run_python
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_page_shows_the_progress_of_loading_and_then_the_model(
     context: BrowserContext, model: Path, tmp_path: Path, pictures: Path

@@ -266,6 +266,7 @@ def test_the_map_shows_the_path_and_says_what_it_shows(page: Page) -> None:
     expect(drawing).to_have_accessible_name(re.compile("latent dimensions|latent space itself"))
 
 
+@pytest.mark.slow
 def test_methods_and_bookmarks_are_compared_side_by_side(page: Page) -> None:
     number(page, "Plans").fill("2")
     find(page)
@@ -328,6 +329,7 @@ def test_a_value_that_the_model_does_not_know_is_said(page: Page) -> None:
     expect(plan(page, 1)).to_contain_text("never seen in training")
 
 
+@pytest.mark.slow
 def test_tabs_share_nothing(context: BrowserContext, address: str) -> None:
     one, other = opened(context, address), opened(context, address)
     number(one, f"Value of {NASTY}").fill("1234")
@@ -370,6 +372,7 @@ def _injected(page: Page) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_markup_in_names_and_values_is_shown_as_text(context: BrowserContext, address: str, pictures: Path) -> None:
     page = opened(context, address)
     expect(page.get_by_text("Model: risky <b>")).to_be_visible()

@@ -13,7 +13,7 @@ from tests.explorer.conftest import opened
 from tests.explorer.processes import WAIT, run_explorer
 from tests.tables import SMALL
 
-pytestmark = pytest.mark.usefixtures("context")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("context")]
 expect.set_options(timeout=WAIT)
 
 

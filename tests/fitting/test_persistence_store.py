@@ -613,6 +613,7 @@ def _killed(tmp_path: Path, mode: str) -> list[Any]:
     return found
 
 
+@pytest.mark.slow
 def test_kill_9_before_every_operation_leaves_the_old_or_the_new_model(tmp_path: Path) -> None:
     found = _killed(tmp_path, "every")
     numbers = [number for number, _ in found]
@@ -624,5 +625,6 @@ def test_kill_9_before_every_operation_leaves_the_old_or_the_new_model(tmp_path:
     assert [0, False] in found, "no save was killed between its two renames: the test tests nothing"
 
 
+@pytest.mark.slow
 def test_kill_9_at_ten_random_moments_leaves_the_last_model_or_the_one_after(tmp_path: Path) -> None:
     assert len(_killed(tmp_path, "10")) == 10

@@ -89,6 +89,7 @@ def test_a_run_that_is_stopped_in_any_epoch_goes_on_to_the_same_weights(tmp_path
         assert losses == resumed_losses
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_kill_9_at_five_random_moments_changes_nothing(tmp_path: Path) -> None:
     """One run, killed again and again, must end with the bits of a run that was left alone."""

@@ -231,6 +231,7 @@ def test_a_timeout_of_the_model_itself_is_raised_as_it_is() -> None:
     _run(scenario)
 
 
+@pytest.mark.slow
 def test_a_process_ends_well_while_a_queue_computes() -> None:
     """A thread that is in torch when the interpreter goes away would break the process."""
     code = """if True:

@@ -115,6 +115,7 @@ def test_many_clients_are_answered_together_and_health_at_once(running: Service,
     assert requests / batches > 1.5
 
 
+@pytest.mark.slow
 def test_the_benchmark_measures_and_judges(model_folder: Path, rows: list[dict[str, Any]], tmp_path: Path) -> None:
     path = Path(__file__).parents[2] / "benchmarks" / "service.py"
     spec = importlib.util.spec_from_file_location("service_benchmark", path)
@@ -162,6 +163,7 @@ def test_it_finishes_what_it_has_before_it_stops(model_folder: Path, rows: list[
     assert "Traceback" not in "".join(service.said)
 
 
+@pytest.mark.slow
 def test_it_does_not_wait_for_longer_than_its_grace(model_folder: Path, rows: list[dict[str, Any]]) -> None:
     with serving(model_folder, "--grace", "0.2") as service, ThreadPoolExecutor(1) as others:
         request = {"rows": rows, "target_class": "yes", "confidence": 0.99, "plans": 9, "method": "rsgd"}
@@ -179,6 +181,7 @@ def test_it_does_not_wait_for_longer_than_its_grace(model_folder: Path, rows: li
     assert "Traceback" not in said
 
 
+@pytest.mark.slow
 def test_ctrl_c_and_a_token_from_the_environment(model_folder: Path) -> None:
     with serving(model_folder, "--host", "0.0.0.0", COUNTERPATH_TOKEN="s3cret") as service:
         address = service.address.replace("0.0.0.0", "127.0.0.1")

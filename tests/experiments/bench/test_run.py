@@ -80,6 +80,7 @@ def test_the_whole_benchmark_is_json_and_tables() -> None:
     assert {row["variant"] for row in results["step"]} == {*bench.variants, FLOOR}
 
 
+@pytest.mark.slow
 def test_memory_of_a_step_and_of_sweeps() -> None:
     preset = replace(QUICK, swept=(1_000, 4_000), memory_variants=())
     rows = measure(Bench(CPU, rows=32, preset=preset), ["memory"])["memory"]
