@@ -135,14 +135,18 @@ def sources_of(problem: Problem) -> Sources:
     return Sources.of(setup.encoder, setup.rows, setup.probabilities)
 
 
-def is_admissible(problem: Problem, x: Tensor, row: Tensor, slack: float = 1e-6) -> Tensor:
+SLACK = 1e-6
+"""There are two ways to compute a distance in float32: so much may lie between them."""
+
+
+def is_admissible(problem: Problem, x: Tensor, row: Tensor, slack: float = SLACK) -> Tensor:
     """Which rows may be counterfactuals, by the promises alone: nothing of `Admissible` is used.
 
     Args:
         problem: What is asked for.
         x: The rows.
         row: Of which row each may be the counterfactual.
-        slack: By how much more than it may a row be away: there are two ways to compute a distance in float32.
+        slack: By how much more than it may a row be away; less than 0 to say that it surely is admissible.
     """
     feasible, setup, options = problem.feasible, problem.setup, problem.options
     good = feasible.contains(x, row) & (feasible.legal(x, row) == x).all(-1)
