@@ -113,9 +113,9 @@ def brute_force(model: dict[str, Any], explainer: cp.Explainer, row: pd.Series, 
     span = high - low
     own = row[list(NAMES)].to_numpy(float)
     best = np.inf
-    for size in (1, 2, 3):
+    for _, size in itertools.product(range(2), (1, 2, 3)):  # at last only within what costs no more than the best
         for chosen in itertools.combinations(range(3), size):
-            ends = [(low[i], high[i]) for i in chosen]
+            ends = [(max(low[i], own[i] - best * span[i]), min(high[i], own[i] + best * span[i])) for i in chosen]
             for _ in range(ROUNDS):
                 count = GRID if size < 3 else 21
                 each = [around(own[i], *end, span[i], count) for i, end in zip(chosen, ends, strict=True)]

@@ -2,9 +2,10 @@
 
 The grid is that of `counterpath.search.candidates.feature_values`: all observed values up to 50, else 50 quantiles. It
 is complete: values of a set are tried in the order of what they cost, until one is admissible, or nothing cheaper is
-left. It takes seconds a person, and is there to say what the price of a heuristic is.
+left. It takes seconds a person, for some minutes, and is there to say what the price of a heuristic is.
 """
 
+import time
 from itertools import combinations
 
 import torch
@@ -19,16 +20,26 @@ MOST = 1 << 22
 
 
 def exhaustive(
-    admissible: Admissible, row: int, values: tuple[Tensor, ...], size: int = 3
+    admissible: Admissible,
+    row: int,
+    values: tuple[Tensor, ...],
+    size: int = 3,
+    below: float = float("inf"),
+    seconds: float = float("inf"),
 ) -> tuple[Tensor, float] | None:
     """The closest admissible row that changes at most `size` features of one row, and what it costs; None without any.
+
+    None, too, where it is not done within so many seconds of the processor: what it has then need not be the closest.
 
     Args:
         admissible: Which rows may be counterfactuals.
         row: Of which row.
         values: The grid: the values of each feature, as encoded columns.
         size: How many features may change.
+        below: Look only for what costs less, such as than an answer that is known: that takes far less time.
+        seconds: How long it may take.
     """
+    until = time.process_time() + seconds
     feasible = admissible.feasible
     factual, weights, layout = feasible.factual[row], feasible.weights.square(), feasible.encoder.layout
     grid: dict[int, tuple[Tensor, Tensor]] = {}
@@ -38,17 +49,20 @@ def exhaustive(
         points = points[inside & other]
         x = factual.repeat(len(points), 1)
         x[:, columns] = points
-        legal = feasible.legal(x, torch.full((len(points),), row, device=x.device))
+        # A rule that one feature breaks by itself others may mend: it is asked of whole rows, by `admissible`.
+        legal = feasible.legal(x, torch.full((len(points),), row, device=x.device), repair=False)
         points = points[(legal[:, columns] == points).all(-1)]  # a person's own value says what else is legal
         costs = (weights[columns] * (points - factual[columns]).abs()).sum(-1)
         if len(points):
             order = costs.argsort()
             grid[feature] = points[order], costs[order]
-    best, found = float("inf"), None
+    best, found = below, None
     for count in range(1, size + 1):
         # The sets that can be cheapest come first, so that the others are cut short.
         sets = sorted(combinations(grid, count), key=lambda some: sum(float(grid[k][1][0]) for k in some))
         for chosen in sets:
+            if time.process_time() > until:
+                return None
             answer = _within(admissible, row, [(layout[k], *grid[k]) for k in chosen], best)
             if answer is not None:
                 found, best = answer

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page
 from tests.browsing import chromium
-from tests.explorer.actions import choose, find, first_plan, press
+from tests.explorer.actions import choose, find, first_plan
 from tests.explorer.processes import run_explorer
 
 from counterpath.cli.demo import DATA
@@ -45,7 +45,7 @@ def main() -> None:
         people = datasets.load(DATA).test
         people.loc[[PERSON, *people.index.drop([PERSON])]].to_csv(Path(folder) / "people.csv", index=False)
         with run_explorer(Path(folder), "--rows", "people.csv") as address:
-            for name, width, height in (("explorer", 1280, 1560), ("explorer-phone", 390, 1560)):
+            for name, width, height in (("explorer", 1440, 1100), ("explorer-phone", 390, 1560)):
                 photograph(opened(browser, address, width), arguments.pictures / f"{name}.png", height)
 
 
@@ -63,7 +63,7 @@ def measure(page: Page, people: int) -> None:
         times = []
         for _ in range(people):
             page.get_by_role("button", name="Next rejected").click()
-            page.get_by_text("Ask for plans to see").wait_for()
+            page.get_by_text("to see what would have to change").wait_for()
             times.append(first_plan(page))
             page.get_by_role("button", name="Stop", disabled=True).wait_for()
         ordered = sorted(times)
@@ -77,12 +77,10 @@ def photograph(page: Page, path: Path, height: int) -> None:
     for feature in LOCKED:
         page.get_by_role("switch", name=f"Lock {feature}", exact=True).click()
     find(page)
-    press(page, "Compare methods")
     page.locator("#map .main-svg").first.wait_for()
     page.set_viewport_size({"width": page.viewport_size["width"], "height": height})  # type: ignore[index]
     page.evaluate("window.scrollTo(0, 0)")
-    if page.viewport_size["width"] < 900:  # type: ignore[index]
-        page.locator("#plans").scroll_into_view_if_needed()
+    if page.viewport_size["width"] < 1000:  # type: ignore[index]
         page.evaluate("document.querySelector('#plans').scrollIntoView()")
     page.mouse.move(0, 0)
     page.wait_for_timeout(1000)  # what is drawn settles

@@ -1,3 +1,10 @@
+# %% [markdown]
+# # Your own table, and no model
+#
+# Columns of every kind, three classes, from a DataFrame to sentences and back from disk. Where no model is given, one
+# is trained: a calibrated classifier that the answers are about.
+
+# %%
 """Your own table, and no model: columns of every kind, three classes, from a DataFrame to sentences and back from disk.
 
 python examples/own_dataframe.py
@@ -15,8 +22,13 @@ REGIONS = [f"region {letter}" for letter in "ABCDEFGHIJKL"]
 EDUCATION = ["none", "school", "apprenticeship", "college", "university"]
 
 
+# %% [markdown]
+# Applications for a loan: income follows education and age, debt follows income, and the bank adds it all up.
+
+
+# %%
 def loans(count: int, seed: int) -> pd.DataFrame:
-    """Applications for a loan: income follows education and age, debt follows income, and the bank adds it all up."""
+    """Made-up applications, with what the bank decided."""
     rng = np.random.default_rng(seed)
     region, education = rng.integers(len(REGIONS), size=count), rng.binomial(4, 0.55, count)
     age = rng.integers(21, 70, count)
@@ -40,31 +52,49 @@ def loans(count: int, seed: int) -> pd.DataFrame:
     )
 
 
-def main() -> None:
-    """Infer a schema, fit, look at the diagnostics, explain, tell, save and load."""
-    table = loans(2000, seed=0)
-    # Kinds follow from dtypes and values; what you know better is an override.
-    schema = cp.Schema.infer(table, target="decision", overrides={"accounts": {"lower": 0, "upper": 12}})
-    print(pd.DataFrame([{"feature": f.name, "kind": f.kind, "transform": f.transform} for f in schema]), "\n")
+table = loans(2000, seed=0)
+table.head()
 
-    explainer = cp.Explainer(latent_dim=6, hidden=(96, 48), epochs=150, seed=0)
-    explainer.fit(table, target="decision", schema=schema)
-    print(explainer.diagnostics(), "\n")
+# %% [markdown]
+# Kinds follow from dtypes and values; what you know better is an override.
 
-    rejected = loans(200, seed=1).drop(columns="decision")
-    rejected = rejected[explainer.predict(rejected) == "rejected"].head(40)
-    result = explainer.explain(rejected, target_class="granted", confidence=0.6)
-    print(f"{int(result.valid.sum())} of {len(result)} rejected applications have a way to 'granted'.\n")
-    print(result.changes.head(8), "\n")
-    for sentence in result.sentences.head(3):
-        print("-", sentence)
-    print("\n", result.summary(by="home_owner").round(2).T, sep="")
+# %%
+schema = cp.Schema.infer(table, target="decision", overrides={"accounts": {"lower": 0, "upper": 12}})
+print(pd.DataFrame([{"feature": f.name, "kind": f.kind, "transform": f.transform} for f in schema]), "\n")
 
-    with tempfile.TemporaryDirectory() as folder:
-        path = explainer.save(Path(folder) / "loans")
-        again = cp.load(path).explain(rejected, target_class="granted", confidence=0.6)
-        print("\nA loaded explainer gives the same answers:", again.counterfactuals.equals(result.counterfactuals))
+explainer = cp.Explainer(latent_dim=6, hidden=(96, 48), epochs=150, seed=0, progress=False)
+explainer.fit(table, target="decision", schema=schema)
+print(explainer.diagnostics())
 
+# %% [markdown]
+# What would have to change for those who are rejected, to be granted the loan?
 
-if __name__ == "__main__":
-    main()
+# %%
+rejected = loans(200, seed=1).drop(columns="decision")
+rejected = rejected[explainer.predict(rejected) == "rejected"].head(40)
+result = explainer.explain(rejected, target_class="granted", confidence=0.6)
+print(f"{int(result.valid.sum())} of {len(result)} rejected applications have a way to 'granted'.\n")
+for sentence in result.sentences.head(3):
+    print("-", sentence)
+result.select(list(rejected.index[:4]))
+
+# %%
+print(result.changes.head(8), "\n")
+print(result.summary(by="home_owner").round(2).T)
+result.plot_changes()
+
+# %% [markdown]
+# One path: how probability, uncertainty and every value move.
+
+# %%
+longest = result.measures()["steps"].idxmax()
+result.plot_path(longest)
+
+# %% [markdown]
+# A fitted explainer is a folder; what is read from it gives the same answers.
+
+# %%
+with tempfile.TemporaryDirectory() as folder:
+    path = explainer.save(Path(folder) / "loans")
+    again = cp.load(path).explain(rejected, target_class="granted", confidence=0.6)
+    print("A loaded explainer gives the same answers:", again.counterfactuals.equals(result.counterfactuals))

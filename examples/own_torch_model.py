@@ -1,3 +1,10 @@
+# %% [markdown]
+# # Your own torch model
+#
+# Trained by you on encoded rows, explained along the layer that you name. The method `rsgd-c` measures distances as
+# this layer does.
+
+# %%
 """Your own torch model: trained by you on encoded rows, explained along the layer that you name.
 
 python examples/own_torch_model.py
@@ -32,36 +39,36 @@ def train(net: nn.Module, x: Tensor, y: Tensor) -> None:
         optimizer.step()
 
 
-def main() -> None:
-    """Train a network, explain it with `rsgd-c`, and check the answer against the network itself."""
-    torch.manual_seed(0)
-    data = cp.datasets.load("adult-carla")
-    rows = data.train.sample(3000, random_state=0).drop(columns="fnlwgt")  # a survey weight, not a property of anybody
-    schema = cp.Schema.infer(rows, target=data.target)
+# %% [markdown]
+# The explainer encodes what it is given with an encoder of its own, fitted to the same rows: give it these rows.
 
-    # The explainer encodes what it is given with an encoder of its own, fitted to the same rows: give it these rows.
-    features = rows.drop(columns=data.target)
-    encoder = Encoder.fit(features, schema)
-    net = Net(encoder.width)
-    train(net, encoder.encode(features), torch.tensor(rows[data.target].to_numpy(), dtype=torch.float32))
+# %%
+torch.manual_seed(0)
+data = cp.datasets.load("adult-carla")
+rows = data.train.sample(3000, random_state=0).drop(columns="fnlwgt")  # a survey weight, not a property of anybody
+schema = cp.Schema.infer(rows, target=data.target)
+features = rows.drop(columns=data.target)
+encoder = Encoder.fit(features, schema)
+net = Net(encoder.width)
+train(net, encoder.encode(features), torch.tensor(rows[data.target].to_numpy(), dtype=torch.float32))
 
-    explainer = cp.Explainer(
-        method="rsgd-c", representation_layer="features", latent_dim=8, hidden=(96, 48), epochs=100, seed=0
-    )
-    explainer.fit(rows, target=data.target, schema=schema, model=net)
+# %%
+explainer = cp.Explainer(
+    method="rsgd-c", representation_layer="features", latent_dim=8, hidden=(96, 48), epochs=100, seed=0, progress=False
+)
+explainer.fit(rows, target=data.target, schema=schema, model=net)
+people = data.test.drop(columns=["fnlwgt", data.target]).head(100)
+people = people[explainer.predict(people) == 0].head(25)
+result = explainer.explain(people, target_class=1, confidence=0.6)
+print("Representation:", result.request["representation_layer"])
+result.select(list(people.index[:4]))
 
-    people = data.test.drop(columns=["fnlwgt", data.target]).head(100)
-    people = people[explainer.predict(people) == 0].head(25)
-    result = explainer.explain(people, target_class=1, confidence=0.6)
-    print(result, "\n")
-    print("Representation:", result.request["representation_layer"])
+# %% [markdown]
+# Nothing is taken on trust: encode what was returned, and ask the network.
 
-    # Nothing is taken on trust: encode what was returned, and ask the network.
-    with torch.no_grad():
-        asked = torch.sigmoid(net(encoder.encode(result.counterfactuals[result.valid])))
-    low, high = asked.min(), asked.max()
-    print(f"Your network gives the {len(asked)} counterfactuals probabilities from {low:.2f} to {high:.2f}.")
-
-
-if __name__ == "__main__":
-    main()
+# %%
+with torch.no_grad():
+    asked = torch.sigmoid(net(encoder.encode(result.counterfactuals[result.valid])))
+low, high = asked.min(), asked.max()
+print(f"Your network gives the {len(asked)} counterfactuals probabilities from {low:.2f} to {high:.2f}.")
+result.plot_map()

@@ -111,6 +111,8 @@ def random_vae(
     conditional: bool = False,
     blocks: tuple[tuple[int, int], ...] = (),
     always_conditioned: tuple[int, ...] = (),
+    levels: tuple[tuple[int, int], ...] = (),
+    output: str = "sigmoid",
 ) -> VAE:
     """An untrained VAE in float64 whose BatchNorm statistics and RBF network hold non-trivial numbers."""
     with seeded(0):
@@ -121,6 +123,8 @@ def random_vae(
             conditional=conditional,
             always_conditioned=always_conditioned,
             blocks=blocks,
+            levels=levels,
+            output=output,
             centers=10,
         ).double()
         for module in vae.modules():

@@ -25,6 +25,12 @@ SAYS = {
     "rules_and_numbers": "It would predict at least 40 MPa",
     "lasting_answers": "of 50 retrained models.",
     "new_metric": "mean distance that features move, of their range",
+    "sklearn_pipeline": "The pipeline itself decides '>50K' for ",
+    "lightgbm_model": "Dtypes are as they were: True",
+    "categories": "with these unlocked",
+    "regression": "The regressor predicts 40 to 50 MPa for ",
+    "shared_plans": "Three plans serve ",
+    "digits": "threes became an eight for the model.",
 }
 """Part of what each example prints."""
 AS_A_PROCESS = "own_dataframe"
@@ -94,7 +100,33 @@ def _check_new_metric(said: str) -> None:
     assert rows["effort"][0] < rows["rsgd"][0], "features that are hard to change do not move less"
 
 
+def _check_all_of(said: str, before: str) -> None:
+    """That a sentence with "… 5 of 5 …" after `before` names as many as there are."""
+    reached, of, found = said.split(before)[1].split()[:3]
+    assert of == "of"
+    assert reached == found != "0"
+
+
+def _check_categories(said: str) -> None:
+    cost, less = (float(part.split(".")[0] + "." + part.split(".")[1][:2]) for part in _numbers(said))
+    assert less <= cost, "what may change more costs more"
+
+
+def _numbers(said: str) -> list[str]:
+    before, after = said.split("Mean L1 of the answers: ")[1].split("; with these unlocked ")
+    return [before, after]
+
+
+def _check_digits(said: str) -> None:
+    assert int(said.split(" of ")[0].split()[-1]) >= 3, "hardly any three became an eight"
+
+
 CHECKS = {
+    "sklearn_pipeline": lambda said: _check_all_of(said, "The pipeline itself decides '>50K' for "),
+    "lightgbm_model": lambda said: _check_all_of(said, "LightGBM gives "),
+    "regression": lambda said: _check_all_of(said, "The regressor predicts 40 to 50 MPa for "),
+    "categories": _check_categories,
+    "digits": _check_digits,
     "own_torch_model": _check_own_torch_model,
     "xgboost_model": _check_xgboost_model,
     "new_metric": _check_new_metric,

@@ -1,6 +1,6 @@
 """How fast checkouts do the same work, measured side by side: in turns, so that other work hits all of them alike.
 
-    python tools/speed.py CHECKOUT_A CHECKOUT_B [...] [--what explain,batch,service,fit] [--rows 500] [--rounds 3]
+    python tools/speed.py CHECKOUT_A CHECKOUT_B [...] [--what explain,single,batch,service,fit] [--rows 500]
 
 Each checkout works in a process of its own that stays alive. Printed are the medians of the processor's seconds and of
 those on the clock, and their ratios to the first checkout; the first of several turns warms up and is not counted.
@@ -10,6 +10,7 @@ those on the clock, and their ratios to the first checkout; the first of several
 | explain | `explain` by each method, with a model of its own of a sample of Adult |
 | batch | `counterpath batch`, local engine, from a Parquet file to files: `rsgd` for all rows, `geodesic` for a tenth |
 | service | `counterpath serve`: 32 clients that send the same request, one after another |
+| single | from a stored model: the first request of a new process, and the median of the next 50, a row each |
 | fit | `fit` with a user's gradient boosting on German Credit, a seed (100, 101, …) a turn; and the L1 of its answers |
 """
 
@@ -36,6 +37,7 @@ from typing import Any
 
 METHODS = ("geodesic", "rsgd", "rsgd-c", "sgd", "face", "nearest")
 TRAINING_ROWS = 4000  # enough for a roadmap of some size, few enough to fit in a minute
+SINGLE = 50  # people who are explained alone
 SLOWER = {"geodesic": 10}  # by how much fewer rows a batch has for a method that takes longer
 CLIENTS, REQUESTS = 32, 10  # at once, and how many each sends: some seconds of work
 PEOPLE = 40  # validation rows whose answers' L1 is measured
@@ -70,6 +72,16 @@ class Work:
         explainer, people = self.adult()
         explainer.explain(people, 1, method=method)
         return {}
+
+    def single(self, method: str) -> dict[str, float]:
+        """One row a request, in a process that has answered none: the first, and the median of others."""
+        _, people = self.adult()
+        rows = self.folder / "people.parquet"
+        people.iloc[: SINGLE + 1].to_parquet(rows, index=False)
+        command = [sys.executable, "-c", _SINGLE, str(self.folder / "model"), str(rows), method, self.device]
+        printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        seconds = json.loads(printed.splitlines()[-1])
+        return {"median": statistics.median(seconds[1:]), "first": seconds[0]}
 
     def batch(self, method: str) -> dict[str, float]:
         """From a file to files, by the command."""
@@ -131,9 +143,23 @@ class Work:
         return taken | {"l1": float(result.measures().loc[found, "l1"].mean()), "found": float(found.mean())}
 
 
+_SINGLE = """
+import json, sys, time, warnings
+warnings.simplefilter("ignore")
+import pandas as pd
+import counterpath as cp
+folder, rows, method, device = sys.argv[1:]
+explainer, people, seconds = cp.Explainer.load(folder, device=device), pd.read_parquet(rows), []
+for row in range(len(people)):
+    began = time.process_time()
+    explainer.explain(people.iloc[[row]], 1, method=method)
+    seconds.append(time.process_time() - began)
+print(json.dumps(seconds))
+"""
 CLI = [sys.executable, "-m", "counterpath.cli"]
 CASES: dict[str, Callable[[int], list[str]]] = {
     "explain": lambda rounds: [method for method in METHODS for _ in range(rounds + 1)],
+    "single": lambda rounds: ["geodesic"] * (rounds + 1),
     "batch": lambda rounds: [method for method in ("rsgd", "geodesic") for _ in range(rounds + 1)],
     "service": lambda rounds: ["geodesic"] * (rounds + 1),
     "fit": lambda rounds: [str(turn) for turn in range(rounds)],
@@ -189,10 +215,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkouts", nargs="+", type=Path)
     parser.add_argument("--what", default="explain", help="with commas between them")
+    parser.add_argument("--methods", help="of explain, with commas between them; by default six")
     parser.add_argument("--rows", type=int, default=500)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--device", default="cpu")
     given = parser.parse_args()
+    if given.methods:
+        methods = given.methods.split(",")
+        CASES["explain"] = lambda rounds: [method for method in methods for _ in range(rounds + 1)]
     servers = []
     for checkout in given.checkouts:
         environment = os.environ | {

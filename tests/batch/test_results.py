@@ -97,6 +97,22 @@ def test_nothing_but_rows_that_cannot_be_used(fitted: Explainer, some: pd.DataFr
     assert found.counterfactuals.schema.equals(explain_rows(fitted, REQUEST, some).counterfactuals.schema)
 
 
+def test_columns_of_a_file_are_constraints_of_its_rows(fitted: Explainer, some: pd.DataFrame) -> None:
+    own = pd.DataFrame({"age.lock": [True] * 12, "income.low": ["1000"] * 12, "target_class": ["yes"] * 12})
+    own.loc[[1, 2], ["income.low", "target_class"]] = [["much", "yes"], ["1000", "perhaps"]]
+    request = REQUEST | {"method": "geodesic", "constraint_columns": list(own)}
+    found = explain_rows(fitted, request, some, pa.Table.from_pandas(own, preserve_index=False))
+    table = found.counterfactuals.to_pandas().set_index("row")
+    assert table.index[table["status"] == "unusable"].tolist() == [101, 102]
+    assert "row 101" in table.loc[101, "reason"]
+    assert "'much'" in table.loc[101, "reason"]
+    assert table.loc[102, "reason"].startswith("the constraints of row 102: the target class 'perhaps' does not exist")
+    good = table[table["status"].isin(["found", "crosses_gap", "implausible"])]
+    assert len(good)
+    assert (good["age"] == some.loc[good.index, "age"]).all()
+    assert (good["income"] >= 1000).all()
+
+
 def test_imputed_columns_are_named(model_folder: Path, fitted: Explainer, loans: pd.DataFrame) -> None:
     from counterpath.data.impute import Imputer
 

@@ -28,6 +28,8 @@ MISTAKES = [
     (("reproduce", "surface", "--preset", "huge"), "unknown preset 'huge'; choose one of: quick, paper"),
     (("reproduce", "surface", "--device", "abacus"), "unknown device 'abacus'"),
     (("reproduce", "surface", "--seeds", "one"), "whole numbers separated by commas"),
+    (("reproduce", "surface", "--methods", "rsgd,teleport"), "unknown method 'teleport'"),
+    (("reproduce", "adult", "--methods", "rsgd"), "--methods is for surface"),
     (("fit", "DATA"), "needs --target COLUMN"),
     (("fit", "DATA", "--target", "lone"), "unknown target 'lone' (did you mean 'loan'?)"),
     (("fit", "gone.csv", "--target", "loan"), "gone.csv cannot be read: No such file"),

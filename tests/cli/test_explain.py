@@ -248,3 +248,6 @@ def test_rejected_rows_come_first_and_may_stand_alone(
     assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == ["Explanation of 1 row", "12"]
     assert main([*asked, "--rejected-only", "--out", str(tmp_path / "out.csv")]) == 0
     assert pd.read_csv(tmp_path / "out.csv")["status"].tolist() == ["found"]
+    assert main([*asked, "--rejected-only", "--out", str(tmp_path / "out.html")]) == 0
+    report = (tmp_path / "out.html").read_text(encoding="utf-8")
+    assert "nearest" in report  # the baseline, of the same people

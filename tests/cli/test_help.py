@@ -11,6 +11,7 @@ from counterpath.cli import COMMANDS, main
 from counterpath.cli.options import OWN_DECISION
 from counterpath.data.schema import Feature
 from counterpath.experiments.bench.run import PARTS, USUAL
+from counterpath.experiments.leaderboard.suites import PRESETS, SUITES
 from counterpath.explainer.compare import COMPARED
 from counterpath.explainer.request import OTHER
 from counterpath.explanation.result import MOST_PAGES
@@ -39,6 +40,7 @@ NAMED = {
     "evaluate": [f"[default: {','.join(COMPARED)}]", f"({OTHER})", f"({OWN_DECISION})"],
     "batch": [f"({SHARD_ROWS['cpu']}, on a GPU {SHARD_ROWS['cuda']})", f"[default: {STALL}]"],
     "bench": [f"commas: {', '.join(PARTS)}.", f"[default: {','.join(USUAL)}]"],
+    "leaderboard": [f"commas: {', '.join(SUITES)}.", f"How large: {' or '.join(PRESETS)}."],
 }
 """By command what its help takes from the library: it is written out in the command, which cannot import it."""
 

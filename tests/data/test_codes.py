@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterpath.data import Encoder, Schema, datasets
-from counterpath.data.codes import suggest_codes
-from counterpath.utils.errors import CounterpathWarning
+from counterpath.data import Encoder, Feature, Schema, datasets
+from counterpath.data.codes import shared_codes, suggest_codes
+from counterpath.utils.errors import CounterpathWarning, InputError
 from tests.sizes import examples
 
 REFERENCE = Path(os.environ.get(datasets.VARIABLE) or Path(__file__).parents[3] / "shared" / "data")
@@ -79,6 +79,20 @@ def test_what_is_suggested_has_no_measurement_beyond_it(numbers: list[int]) -> N
     assert all(code < rest.min() or code > rest.max() for code in codes)
 
 
+def test_a_code_that_several_columns_share_may_be_in_one_row_of_each() -> None:
+    late, later = (np.append(values, 98) for values in (COUNTS, COUNTS[::-1] // 2))
+    assert suggest_codes(late) == ()
+    assert shared_codes([late, BALANCE]) == frozenset()
+    assert shared_codes([late, later, BALANCE]) == {98}
+    table = pd.DataFrame({"late": late, "later": later, "age": np.append(CELSIUS + 40, 98)})
+    with pytest.warns(CounterpathWarning, match=r"taken for codes.*: 'late' \(98\), 'later' \(98\)\. Say"):
+        schema = Schema.infer(table)
+    assert [tuple(feature.codes) for feature in schema] == [(98,), (98,), ()]  # an age of 98 is not far from others
+    gapped = np.array([*np.arange(6.0)] * 10 + [14, 98, 98])
+    assert suggest_codes(gapped) == ()
+    assert suggest_codes(gapped, {98.0}) == (98,)  # because other columns have it
+
+
 def test_a_suggestion_is_said_and_can_be_overruled() -> None:
     frame = pd.DataFrame({"inquiries": [*COUNTS, -9, -8, -8]})
     with pytest.warns(CounterpathWarning, match=r"taken for codes.*: 'inquiries' \(-9, -8\)\. Say .*overrides="):
@@ -91,6 +105,21 @@ def test_a_suggestion_is_said_and_can_be_overruled() -> None:
     skewed = pd.DataFrame({"income": [*np.exp(RANDOM.normal(8, 1.5, 500)).round(), -9, -9]})
     with pytest.warns(CounterpathWarning, match="taken for codes"):
         assert Schema.infer(skewed)["income"].transform == "log1p"  # of the measurements
+
+
+def test_a_code_or_a_gap_that_no_training_row_has_concerns_its_row_only() -> None:
+    schema = Schema(
+        (Feature("late", "integer", codes={96: "refused", 98: "unknown"}, missing=True), Feature("age", "integer"))
+    )
+    fitted = Encoder.fit(pd.DataFrame({"late": [*COUNTS, 98.0], "age": np.arange(501)}), schema)
+    rows = pd.DataFrame({"late": [2, 98, 96, np.nan], "age": [30, 40, 50, 60]})
+    assert fitted.known(rows).tolist() == [True, True, False, False]
+    assert fitted.decode(fitted.encode(rows.head(2)))["late"].tolist() == [2, 98]  # and 96 would be taken for a number
+    with pytest.raises(
+        InputError, match=r"column 'late', row 2: 96\.0 is a code or a gap that no training row has there"
+    ):
+        fitted.encode(rows)
+    assert "'late', row 3: nan is a code or a gap" in fitted.unknown(rows)[1][3]
 
 
 def test_the_codes_of_heloc_are_found() -> None:

@@ -116,6 +116,9 @@ def test_what_is_no_date_is_named_with_its_column_and_row() -> None:
         RowsError, match=r"'day', row bob: '31.1.2014' is not a date in the format %Y-%m-%d; expected one"
     ):
         fitted.encode(frame.assign(day=["2013-08-14", "31.1.2014"]))
+    british = frame.assign(day=["14/08/2013", "31/01/2014"])
+    with pytest.raises(RowsError, match=r"'soon' is not a date in the format %d/%m/%Y; expected one such as '14/08/"):
+        Encoder.fit(british, Schema.infer(british)).encode(british.assign(day=["14/08/2013", "soon"]))
     with pytest.raises(RowsError, match=r"'day', row ann: 5 is not a date"):
         fitted.encode(frame.assign(day=[5, 6]))
     bounded = Encoder.fit(frame, fitted.schema.replace("day", lower="2013-01-01"))
@@ -123,6 +126,17 @@ def test_what_is_no_date_is_named_with_its_column_and_row() -> None:
         bounded.encode(frame.assign(day="1999-01-01"))
     with pytest.raises(InputError, match=r"1 of 1 columns cannot be.*\n- 'day': .*'no' is not a date; say how"):
         Schema.infer(pd.DataFrame({"day": ["no", "2013-08-14"]}), overrides={"day": {"kind": "date"}})
+
+
+def test_a_date_that_does_not_exist_is_named_and_makes_no_categories() -> None:
+    days = pd.Series(pd.date_range("2012-01-01", periods=80, freq="11D").strftime("%d/%m/%Y"))
+    frame = pd.DataFrame({"day": days.where(days.index != 17, "31/02/2013"), "size": range(80)})
+    for overrides in ({}, {"day": {"kind": "date"}}):
+        with pytest.raises(InputError, match=r"1 of 2 columns .*\n- 'day': .*row 17: '31/02/2013' is not a date"):
+            Schema.infer(frame, overrides=overrides)
+    assert Schema.infer(frame, overrides={"day": {"kind": "categorical"}})["day"].kind == "categorical"
+    words = frame.assign(day=[f"{number % 30} days" for number in range(80)])  # what is mostly no date is none
+    assert Schema.infer(words)["day"].kind == "categorical"
 
 
 def test_text_of_json_is_a_date_of_the_training_table() -> None:

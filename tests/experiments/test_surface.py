@@ -6,14 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from counterpath.data.surface import SCALE
+from counterpath.data.surface import SCALE, enters_hole, hole_distance
 from counterpath.experiments import figures as drawing
 from counterpath.experiments import surface
 from counterpath.experiments.surface import (
     Preset,
     boundary_metric,
     build_face_graph,
-    enters_hole,
     face_paths,
     median,
     reproduce,
@@ -24,7 +23,6 @@ from counterpath.models import training
 from counterpath.models.training import Run
 from counterpath.search.face import FaceGraph
 from counterpath.search.method import SearchModels
-from counterpath.search.methods import METHODS
 
 pytestmark = pytest.mark.whole
 TINY = Preset(600, 120, 40, 60, 10, 4, 60)
@@ -55,12 +53,14 @@ def test_the_results_have_the_promised_shape(results: dict, folder: Path) -> Non
     assert results["dataset"] == "surface"
     assert results["seeds"] == [0, 1]
     assert results["protocol"]["train_rows"] == 600
-    assert {*METHODS, "nearest"} == set(results["methods"])
+    assert {*surface.SEARCHED, "nearest"} == set(results["methods"])
     for figures in results["methods"].values():
         assert {
             "flip_ratio",
             "hole_share",
             "hole_share_behind",
+            "hole_share_behind_outside",
+            "hole_distance_behind",
             "ld_end",
             "path_ld_max",
             "instability",
@@ -111,9 +111,10 @@ def _path(*chart: tuple[float, float]) -> Tensor:
 def test_entering_the_hole_is_judged_between_the_points_too() -> None:
     assert enters_hole(_path((0.0, -0.5), (0.0, 0.5))).tolist() == [True]
     assert enters_hole(_path((0.1, -0.5), (0.1, 0.5))).tolist() == [True]
-    assert enters_hole(_path((0.16, -0.5), (0.16, 0.5))).tolist() == [False]
-    assert enters_hole(_path((0.0, -0.5), (0.0, -0.16), (0.5, -0.16), (0.5, 0.5))).tolist() == [False]
+    assert enters_hole(_path((0.195, -0.5), (0.195, 0.5))).tolist() == [False]
+    assert enters_hole(_path((0.0, -0.5), (0.0, -0.195), (0.5, -0.195), (0.5, 0.5))).tolist() == [False]
     assert enters_hole(_path((0.0, 0.1), (0.0, 0.1))).tolist() == [True]
+    assert hole_distance(_path((0.1, -0.5), (0.1, 0.5))).item() == pytest.approx(0.1, abs=1e-5)
 
 
 def test_the_classifier_s_metric_is_larger_near_the_boundary(results: dict) -> None:  # type: ignore[type-arg]

@@ -88,13 +88,13 @@ def typed_in(feature: Feature, text: str, column: pd.Series) -> Any:
     """The value that people mean by a text."""
     if feature.categories:
         return next(value for value in feature.categories if wording.shown(feature, value) == text)
-    return pd.Series([float(text)]).astype(column.dtype if column.dtype.kind == "f" else float).iloc[0]
+    return pd.Series([float(text.replace(",", ""))]).astype(column.dtype if column.dtype.kind == "f" else float).iloc[0]
 
 
 def values_of(feature: Feature) -> str:
     """A pattern for the texts of a feature's values."""
     if not feature.categories:
-        return r"-?[\d.]+(?:e[+-]?\d+)?"
+        return r"-?\d+(?:,\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?"
     texts = sorted((wording.shown(feature, value) for value in feature.categories), key=len, reverse=True)
     return "|".join(map(re.escape, texts))
 

@@ -273,6 +273,15 @@ def test_a_row_of_nothing_but_gaps_has_a_status(explainer: cp.Explainer, people:
         explainer.explain(people.head(1).set_axis([99]).assign(age=np.nan), target_class="yes")
 
 
+def test_a_gap_outside_of_where_it_must_stay_is_said_to_be_missing(
+    explainer: cp.Explainer, people: pd.DataFrame
+) -> None:
+    rows = people[people["income"].isna()].head(2)
+    result = explainer.explain(rows, target_class="yes", stay_within={"income": (0, 1e9)})
+    assert result.status["status"].tolist() == ["outside"] * len(rows)
+    assert result.status["reason"].str.contains("income is missing, outside of where it must stay").all()
+
+
 def test_codes_must_not_be_measurements(frame: pd.DataFrame) -> None:
     with pytest.raises(InputError, match=r"'age'.*code 30.*values on both sides"):
         small().fit(frame, "granted", schema=schema(frame).replace("age", codes={30: "thirty"}))

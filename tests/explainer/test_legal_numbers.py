@@ -17,7 +17,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "plain": {},
     "bounded": {"lock": ["member"], "directions": {"children": "down"}, "ranges": {"score": (None, 12.3)}},
 }
-OURS = [name for name, method in METHODS.items() if not method.returns_training_rows and "flow" not in name]
+OURS = [name for name, method in METHODS.items() if not method.returns_training_rows and not method.needs]
 
 
 @pytest.fixture(scope="module")

@@ -56,6 +56,23 @@ def test_two_classes_by_a_model_on_numbers(numbers: pd.DataFrame, model: Any) ->
     assert (already == (model.predict_proba(numbers[NUMERIC])[:, 1] >= 0.6)).all()
 
 
+def test_catboost_with_its_own_categories_and_gaps(people: pd.DataFrame) -> None:
+    catboost = pytest.importorskip("catboost", reason="CatBoost is part of the extra bench: it has 275 MB")
+    table = features(people).astype({"city": "category", "debt": float})[["city", *NUMERIC]]
+    table.loc[table.index[::5], "debt"] = np.nan
+    model = catboost.CatBoostClassifier(
+        iterations=20, depth=3, random_seed=0, verbose=False, allow_writing_files=False, cat_features=["city"]
+    ).fit(table, people[LABEL])
+    explainer = fit(table, None, model)
+    assert explainer.classes_ == ("high", "low", "mid")
+    rows = table[model.predict(table)[:, 0] != "low"].head(15)
+    found = explainer.explain(rows, "low", confidence=0.5)
+    assert_valid(found, lambda frame: model.predict_proba(frame)[:, 1], 0.5)
+    assert found.counterfactuals.dtypes.to_dict() == table.dtypes.to_dict()
+    assert found.factuals["debt"].isna().any()
+    assert not (found.counterfactuals["debt"].isna() & found.factuals["debt"].notna()).any()
+
+
 def test_a_pipeline_gets_the_text_that_it_was_trained_on(people: pd.DataFrame) -> None:
     table = features(people)
     steps = make_column_transformer(

@@ -12,7 +12,7 @@ from sklearn.ensemble import GradientBoostingRegressor
 import counterpath as cp
 from counterpath.data.encoding import Encoder
 from counterpath.models.explained import is_regression
-from counterpath.utils.errors import InputError
+from counterpath.utils.errors import InputError, RowsError
 from tests.conftest import Once
 from tests.tables import small
 
@@ -65,9 +65,24 @@ def test_sentences_say_numbers(priced: cp.Explainer, houses: pd.DataFrame):
     assert (stuck.status["status"] == "not_found").all()
     assert "where at least 900 k€ was asked" in stuck.sentences.iloc[0]
     assert "%" not in stuck.sentences.iloc[0]
+    assert "wider range" in stuck.status["reason"].iloc[0]
+    assert "confidence" not in stuck.status["reason"].iloc[0]
     again = priced.explain(rows, target_range=(0, 90))
     assert "The model already predicts" in again.sentences.iloc[0]
     assert "0 to 90 k€ is asked" in again.sentences.iloc[0]
+
+
+def test_each_row_may_have_a_range_of_its_own(priced: cp.Explainer, houses: pd.DataFrame):
+    rows = houses[(priced.predict(houses) < 60).to_numpy()].head(2)
+    own = pd.DataFrame({"target_low": [80.0, 100.0], "target_high": [90.0, None]}, index=rows.index)
+    result = priced.explain(rows, constraints=own)
+    said = priced.predict(result.counterfactuals)
+    assert 80 <= said.iloc[0] <= 90
+    assert said.iloc[1] >= 100
+    with pytest.raises(RowsError, match=rf"the constraints of row {rows.index[1]}: confidence is 0.7, and"):
+        priced.explain(rows, constraints=own.assign(confidence=[None, 0.7]))
+    with pytest.raises(InputError, match="is a regressor: say which numbers are wanted"):
+        priced.explain(rows, constraints=own.head(1))
 
 
 def test_it_is_kept_and_asked_again(priced: cp.Explainer, houses: pd.DataFrame, tmp_path: Path):

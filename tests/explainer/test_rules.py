@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import counterpath as cp
-from counterpath.utils.errors import CounterpathWarning, InputError
+from counterpath.utils.errors import CounterpathWarning, InputError, RowsError
 from tests.conftest import Once
 from tests.sizes import examples
 from tests.tables import CITIES, LABEL, SIZES, mixed, small
@@ -179,6 +179,15 @@ def test_a_rule_that_stands_in_the_way_is_named(explainer: cp.Explainer, people:
     assert result.status["reason"].str.contains("the rule “").any()
 
 
+def test_a_change_whose_consequence_is_locked_is_not_made(explainer: cp.Explainer, people: pd.DataFrame):
+    rows = people[(explainer.predict(people) == "high").to_numpy()].head(6)
+    free = explainer.explain(rows, "low", lock=["children"])
+    held = explainer.explain(rows, "low", lock=["children"], rules=["debt down => children down"])
+    assert (free.counterfactuals["debt"] < rows["debt"]).any()
+    assert held.status["status"].isin(FOUND).any()
+    assert not (held.counterfactuals["debt"] < rows["debt"]).any()
+
+
 def test_who_breaks_a_rule_already_is_told_so_and_ends_lawfully(explainer: cp.Explainer, people: pd.DataFrame):
     rows = people[(explainer.predict(people) == "high").to_numpy()].head(5)
     least = float(rows["score"].max()) + 0.5
@@ -259,6 +268,11 @@ def test_each_row_has_constraints_of_its_own(explainer: cp.Explainer, people: pd
     if result.status["status"].iloc[3] in FOUND:
         assert result.outcome["class_after"].iloc[3] == "mid"
         assert result.outcome["probability_after"].iloc[3] >= 0.6
+    with pytest.raises(RowsError, match=r"the constraints of row .*: the target class 'none' does not exist") as error:
+        explainer.explain(rows, "low", constraints=own.assign(target_class=[None, "none", None, "none"]))
+    assert list(error.value.reasons) == rows.index[[1, 3]].tolist()
+    with pytest.raises(InputError, match="has the row -1, which is not among the 4 rows"):
+        explainer.explain(rows, "low", constraints=own.set_axis([*rows.index[:3], -1]))
     again = explainer.repeat(result)
     pd.testing.assert_frame_equal(again.counterfactuals, result.counterfactuals)
     assert "mid" in result.select([rows.index[3]]).sentences.iloc[0]

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import counterpath as cp
 from counterpath.data.status import StatusCode
-from counterpath.models.explained import decide, parse_threshold
+from counterpath.models.classifier import decide
+from counterpath.models.explained import parse_threshold
 from counterpath.search.objective import Target
 from counterpath.utils.errors import InputError
 from tests.tables import CLASSES, features

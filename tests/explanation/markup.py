@@ -20,8 +20,9 @@ VOID = ("br", "meta")
 class Balance(HTMLParser):
     """Collects tags that are closed without having been opened, or the other way round, and the levels of headings."""
 
-    def __init__(self) -> None:
+    def __init__(self, void: tuple[str, ...] = VOID) -> None:
         super().__init__()
+        self.void = void
         self.open: list[str] = []
         self.levels: list[int] = []
         self.anchors: list[str] = []
@@ -33,7 +34,7 @@ class Balance(HTMLParser):
         self.links += [value for name in ("href", "xlink:href", "src") if (value := given.get(name)) is not None]
         if tag in ("h1", "h2", "h3", "h4"):
             self.levels.append(int(tag[1]))
-        if tag not in VOID:
+        if tag not in self.void:
             self.open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:

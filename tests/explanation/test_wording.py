@@ -14,11 +14,13 @@ from counterpath.explanation.wording import (
     Change,
     Person,
     Row,
+    amount,
     binding_text,
     change,
     condition,
     counted,
     group_by_person,
+    grouped,
     legal,
     listed,
     percent,
@@ -103,7 +105,11 @@ MISSED = Status(StatusCode.NOT_FOUND)
         (Status(StatusCode.FOUND), 0.6, StatusCode.FOUND.text),
         (Status(StatusCode.CROSSES_GAP), 0.6, StatusCode.CROSSES_GAP.text),
         (Status(StatusCode.FOUND, fallback=True), 0.6, "The local search got stuck; this path leads straight"),
-        (Status(StatusCode.UNKNOWN_CATEGORY, detail="job is 'elf'."), np.nan, "never seen in training, so it is"),
+        (
+            Status(StatusCode.UNKNOWN_CATEGORY, detail="job is 'elf'."),
+            np.nan,
+            "never seen in training, or no value at all, so it is",
+        ),
         (Status(StatusCode.UNKNOWN_CATEGORY, detail="job is 'elf'."), np.nan, "with rows that have it. job is 'elf'."),
         (MISSED, 0.4, StatusCode.NOT_FOUND.text),
         (Status(StatusCode.NOT_FOUND, Cause.STEPS), 0.4, "No point within the allowed steps has the asked confidence."),
@@ -112,7 +118,7 @@ MISSED = Status(StatusCode.NOT_FOUND)
             Status(StatusCode.NOT_FOUND, Cause.STEPS, binding=(LOCK,)),
             0.41,
             "Within what may change the search came to a probability of 41 %, where 50 % was asked. "
-            "In the way: sex is locked (else 75 %).",
+            "In the way: sex is locked (would reach 75 % if unlocked).",
         ),
         (
             Status(StatusCode.NOT_FOUND, binding=(LOCK,)),
@@ -122,14 +128,15 @@ MISSED = Status(StatusCode.NOT_FOUND)
         (
             Status(StatusCode.NOT_FOUND, Cause.NO_TRAINING_ROW, binding=(UP, FEW)),
             0.1,
-            "with the asked confidence. In the way: age may only go up (else 60 %); only one feature may change (else "
-            "55 %).",
+            "with the asked confidence. In the way: age may only go up (would reach 60 % if it could go down); only "
+            "one feature may change (would reach 55 % with more changes).",
         ),
         (
             Status(StatusCode.OUT_OF_TIME, binding=(LOCK, UP, BindingConstraint("max_changes", "3", 1.0), FEW, LOCK)),
             0.4999,
-            "49.99 %, where 50.00 % was asked. In the way: sex is locked (else 75 %); age may only go up (else 60 %); "
-            "at most 3 features may change (else 100 %); and 2 more.",
+            "49.99 %, where 50.00 % was asked. In the way: sex is locked (would reach 75 % if unlocked); age may only "
+            "go up (would reach 60 % if it could go down); at most 3 features may change (would reach 100 % with more "
+            "changes); and 2 more.",
         ),
     ],
 )
@@ -150,7 +157,8 @@ def test_every_cause_has_a_sentence(cause: Cause) -> None:
 def test_every_kind_of_constraint_reads_well_and_has_a_short_form(kind: str) -> None:
     constraint = BindingConstraint(kind, "2", 0.75)
     assert re.search(
-        r"In the way: .*\b2\b.* \(else 75 %\)", reason(Status(StatusCode.NOT_FOUND, binding=(constraint,)), 0.1, 0.5)
+        r"In the way: .*\b2\b.* \(would reach 75 % \w+.*\)",
+        reason(Status(StatusCode.NOT_FOUND, binding=(constraint,)), 0.1, 0.5),
     )
     assert binding_text([constraint.to_json(), LOCK.to_json()]) == f"{kind}: 2; lock: sex"
     assert binding_text([]) == ""
@@ -260,9 +268,18 @@ def test_who_is_meant_is_said_once() -> None:
 
 def test_a_hint_says_which_numbers_may_be() -> None:
     bounded = Feature("x", "continuous", lower=0, upper=100)
-    assert legal(Feature("x", "continuous"), 3.5, 9.0) == "3.5 to 9 is usual"
-    assert legal(bounded, 0.0, 100.0) == "0 to 100"
-    assert legal(dataclasses.replace(bounded, step=0.5), 0.0, 100.0) == "0 to 100 in steps of 0.5"
+    assert legal(Feature("x", "continuous"), 3.5, 9.0) == "Training range 3.5–9"
+    assert legal(bounded, 0.0, 100.0) == "0–100"
+    assert legal(dataclasses.replace(bounded, step=0.5), 0.0, 100.0) == "0–100 in steps of 0.5"
+
+
+def test_long_numbers_have_separators_of_thousands_and_years_none() -> None:
+    assert grouped("99999") == "99,999"
+    assert grouped("from 1234567.5 to -20000 in 2013-08-14") == "from 1,234,567.5 to -20,000 in 2013-08-14"
+    assert grouped("2013, A12345, 1e20, 0.123456") == "2013, A12345, 1e20, 0.123456"
+    gain = Feature("gain", "integer", unit="dollars")
+    assert amount(gain, 15024) == "15,024 dollars"
+    assert change(gain, 0, 15024).entry == "gain: 0 → 15,024 dollars"
 
 
 def test_a_category_without_a_label_is_itself() -> None:
@@ -277,7 +294,7 @@ def test_a_category_without_a_label_is_itself() -> None:
         ({"classes": 3, "target": "other"}, "The model predicts 0 (95 %).", "predict 1 (60 % for another outcome) if"),
         ({"classes": 2, "target": "other"}, "The model predicts 0 (95 %).", "It would predict 1 (60 %) if"),
         (
-            {"before": "1", "p_before": 0.55, "p_after": 0.999},
+            {"before": "1", "p_before": 0.55, "p_after": 0.999, "confidence": 0.9},
             "The model predicts 1 already (55 %).",
             "It would be surer (over 99 %) if",
         ),
@@ -452,7 +469,9 @@ def test_units_name_what_counts_on_a_log_scale() -> None:
 
 def test_who_has_the_decision_already_would_be_surer(explanation: Explanation) -> None:
     (ann,) = explanation._describe([0])
-    surer = dataclasses.replace(ann, before="1", after="1", p_before=0.75, p_after=0.91, classes=2)
+    surer = dataclasses.replace(ann, before="1", after="1", p_before=0.75, p_after=0.91, confidence=0.9, classes=2)
     assert surer.sentence.startswith("The model predicts 1 already (75 %). It would be surer (91 %) if ")
-    less = dataclasses.replace(surer, p_after=0.7)  # a range leads away from what the model likes most
+    moved = dataclasses.replace(surer, confidence=0.5)  # a range is what is asked for, and no confidence
+    assert moved.sentence.startswith("The model predicts 1 already (75 %). It would still do so (91 %) if ")
+    less = dataclasses.replace(moved, p_after=0.7)  # a range leads away from what the model likes most
     assert less.sentence.startswith("The model predicts 1 already (75 %). It would still do so (70 %) if ")

@@ -1,5 +1,7 @@
 """What people do on the page, for tests to do."""
 
+import re
+
 from playwright.sync_api import Locator, Page
 
 _FIRST_PLAN = """
@@ -23,8 +25,9 @@ _ALL_PLANS = """
   const named = (text) => [...document.querySelectorAll("button")].find((one) => one.innerText.trim() === text);
   let searched = false;
   const watch = new MutationObserver(() => {
-    searched ||= !named("Stop").disabled;
-    if (searched && named("Stop").disabled) { watch.disconnect(); done(); }
+    const idle = named("Stop").getAttribute("aria-disabled") === "true";
+    searched ||= !idle;
+    if (searched && idle) { watch.disconnect(); done(); }
   });
   watch.observe(document.body, { childList: true, subtree: true, attributes: true });
   named(label).click();
@@ -60,14 +63,14 @@ def number(within: Page | Locator, control: str) -> Locator:
 
 
 def card(page: Page, feature: str) -> Locator:
-    """The card of a feature."""
+    """The row of a feature."""
     return page.get_by_role("article", name=f"Feature {feature}", exact=True)
 
 
 def limits(page: Page, feature: str) -> Locator:
-    """The card of a feature, with its limits unfolded."""
+    """The row of a feature, with its limits unfolded."""
     found = card(page, feature)
-    found.get_by_text("Limits:").click()
+    found.get_by_role("button", name=re.compile("^Limits")).click()
     return found
 
 
@@ -84,3 +87,8 @@ def verdict(page: Page) -> str:
 def plan(page: Page, which: int) -> Locator:
     """The card of a plan."""
     return page.get_by_role("article", name=f"Plan {which}", exact=True)
+
+
+def no_plan(page: Page) -> Locator:
+    """The card that says why there is no plan, or that none is needed."""
+    return page.get_by_role("article", name="No plan", exact=True)

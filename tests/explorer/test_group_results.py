@@ -3,6 +3,7 @@
 import pandas as pd
 
 import counterpath as cp
+from counterpath.explanation.intervals import group_intervals
 from counterpath.explanation.summary import group_keys
 from counterpath.explorer import group_view
 from counterpath.explorer.figures import FEW
@@ -44,16 +45,17 @@ def test_small_groups_are_marked() -> None:
     summary = make().summary(by="sex")
     assert "Female and Male" in group_view.small_groups_warning(summary)
     assert group_view.small_groups_warning(summary.assign(n=FEW)) == ""
-    head, rows = group_view.group_table(summary)
+    intervals = group_intervals(make(), group_keys(make(), "sex")[0]).reindex(summary.index)
+    head, rows = group_view.group_table(summary, intervals)
     assert [row[0] for row in rows] == ["Female (few)", "Male (few)"]
     assert all(len(row) == len(head) for row in rows)
 
 
 def test_rows_are_described_in_words() -> None:
     (ann, eva) = group_view.row_table(make(), [0, 4])
-    assert ann[:3] == ("ann", "found", "0.17 → 0.52")
+    assert ann[:3] == ("ann", "found", "17 % → 52 %")
     assert "marital-status: Non-Married → Married" in ann[3]
-    assert eva[1:] == ("unknown category", "– → –", "–")
+    assert eva[1:] == ("unknown category", "–", "–")
     assert group_view.positions_by_status(make())["found"] == [0, 2]
 
 

@@ -1,6 +1,7 @@
 """The tab of many rows: which rows it takes, and all of it in a real browser, with names that look like markup."""
 
 import json
+import re
 from io import BytesIO
 from pathlib import Path
 
@@ -8,14 +9,10 @@ import pandas as pd
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-import counterpath as cp
-from counterpath.explainer.request import OTHER
 from counterpath.explanation import Explanation
 from counterpath.explorer.figures import FEW
-from counterpath.explorer.group_view import matching_rows, sample
-from counterpath.explorer.state import RowTable
+from counterpath.explorer.group_view import sample
 from tests.explorer.conftest import NASTY, opened
-from tests.tables import features
 
 pytestmark = pytest.mark.slow
 
@@ -28,29 +25,6 @@ WATCH = """() => {
     }).observe(document.querySelector('#group'), {subtree: true, childList: true, characterData: true});
 }"""
 """Records what is said while rows are explained, however short that is."""
-
-
-@pytest.fixture(scope="module")
-def rows(explainer: cp.Explainer, people: pd.DataFrame) -> RowTable:
-    return RowTable.from_table(explainer, features(people).head(40))
-
-
-def test_rejected_rows_are_those_with_another_prediction_than_the_target(rows: RowTable) -> None:
-    target = rows.predicted[0]
-    rejected = matching_rows(rows, target)
-    assert rejected == [index for index, predicted in enumerate(rows.predicted) if predicted != target]
-    assert matching_rows(rows, target, rejected=False) == list(range(40))
-    assert matching_rows(rows, OTHER) == list(range(40)), "every row has another class to become"
-
-
-def test_rows_are_filtered_by_category_and_by_range(rows: RowTable) -> None:
-    women = matching_rows(rows, OTHER, rejected=False, feature="sex", categories=("Female",))
-    assert 0 < len(women) < 40
-    assert set(rows.frame["sex"].iloc[women]) == {"Female"}
-    matches = matching_rows(rows, OTHER, rejected=False, feature="children", low=2, high=4)
-    assert matches
-    assert rows.frame["children"].iloc[matches].between(2, 4).all()
-    assert len(matches) == int(rows.frame["children"].between(2, 4).sum())
 
 
 def test_a_sample_is_the_same_every_time_and_no_larger_than_its_limit() -> None:
@@ -119,9 +93,18 @@ def test_rows_are_listed_by_page_opened_and_downloaded(group: Page) -> None:
     expect(people.get_by_text("16 to 20 of 20")).to_be_visible()
     second = people.get_by_role("rowheader").first.inner_text()
     assert first != second
-    people.get_by_role("button", name=f"Open row {second} alone").click()
-    expect(group.get_by_text(f"Row {second}, opened from a group.")).to_be_visible()
+    people.get_by_role("button", name=f"Open person {second} alone").click()
+    expect(group.get_by_text(f"Person {second}, opened from a group.")).to_be_visible()
     expect(group.get_by_text("The model predicts").first).to_be_visible()
+    expect(
+        group.get_by_text(re.compile("plan was found in the group|plan that was found in the group"))
+    ).to_be_visible()
+    assert group.get_by_role("article", name=re.compile("^(Plan 1|No plan)$")).count() == 1
+    expect(group.get_by_text("Out of date").first).to_be_hidden()
+    alone = group.context.new_page()
+    alone.goto(group.url)
+    expect(alone.get_by_text("A person who is not in the table of this page.")).to_be_visible()
+    alone.close()
     group.get_by_role("tab", name="Many people").click()
     expect(people.get_by_text("16 to 20 of 20")).to_be_visible()
     files = {}
@@ -139,7 +122,7 @@ def test_rows_are_listed_by_page_opened_and_downloaded(group: Page) -> None:
 
 def test_rows_without_a_counterfactual_are_counted_by_reason(group: Page) -> None:
     choose(group, "Wanted decision", "low")
-    group.get_by_label("Confidence").fill("0.999999")
+    group.get_by_label("Minimum probability").fill("99.9999")
     choose(group, "Method", "rsgd")
     explain(group)
     missing = group.locator("#group-missing")
@@ -148,15 +131,64 @@ def test_rows_without_a_counterfactual_are_counted_by_reason(group: Page) -> Non
     assert 0 < sum(counts) <= 20
 
 
-def test_rows_are_filtered_on_the_page(group: Page) -> None:
-    choose(group, "Filter by", "sex")
-    choose(group, "Values of sex", NASTY)
+def test_cohorts_have_several_conditions_and_are_remembered(group: Page) -> None:
+    everybody = group.get_by_text("of 300 people fit").inner_text()
+    choose(group, "Add a condition on", "sex")
+    choose(group, "Values of sex", "Female")
     group.keyboard.press("Escape")
-    expect(group.get_by_text("of 300 people fit")).not_to_have_text(
-        "299 of 300 people fit; 20 of them are drawn at random."
-    )
+    expect(group.get_by_text("of 300 people fit")).not_to_have_text(everybody)
+    women = group.get_by_text("of 300 people fit").inner_text()
+    choose(group, "Add a condition on", "children")
+    group.get_by_label("children from").fill("5")
+    group.get_by_label("children to").fill("2")
+    expect(group.get_by_text("A condition has its minimum above its maximum.")).to_be_visible()
+    group.get_by_label("children to").fill("7")
+    expect(group.get_by_text("of 300 people fit")).not_to_have_text(women)
+    few = group.get_by_text("of 300 people fit").inner_text()
+    group.get_by_role("button", name="Save cohort").click()
+    expect(group.get_by_text("Give the cohort a name first.")).to_be_visible()
+    group.get_by_label("Name of this cohort").fill("Mothers <b>")
+    group.get_by_label("Name of this cohort").press("Enter")
+    expect(group.get_by_role("button", name="Mothers <b>: use")).to_be_visible()
+    group.reload()
+    group.get_by_role("tab", name="Many people").click()
+    expect(group.get_by_text("of 300 people fit")).to_have_text(everybody.replace("20 of", "100 of"))
+    group.get_by_label("How many, at most").fill("20")
+    group.get_by_role("button", name="Mothers <b>: use").click()
+    expect(group.get_by_text("of 300 people fit")).to_have_text(few)
+    group.get_by_role("button", name="Remove the condition on children").click()
+    expect(group.get_by_text("of 300 people fit")).to_have_text(women)
+    group.get_by_role("button", name="Delete Mothers <b>").click()
+    expect(group.get_by_role("button", name="Mothers <b>: use")).to_have_count(0)
     group.get_by_label("How many, at most").fill("0")
-    expect(group.get_by_text("give a whole number from 1 to 1000")).to_be_visible()
+    expect(group.get_by_text("Enter a whole number from 1 to 1,000.").first).to_be_visible()
+
+
+def test_two_cohorts_are_compared_with_intervals_under_limits(group: Page, pictures: Path) -> None:
+    choose(group, "Add a condition on", "sex")
+    choose(group, "Values of sex", "Female")
+    group.keyboard.press("Escape")
+    group.get_by_label("Name of this cohort").fill("Women")
+    group.get_by_label("How many, at most").fill("40")
+    choose(group, "Compare with", "everybody else")
+    choose(group, "Add a limit on", "children")
+    choose(group, "Direction: children", "only down")
+    group.get_by_label("At most: children").fill("6")
+    group.get_by_role("button", name=GO).click()
+    expect(group.get_by_text("80 people explained.")).to_be_visible(timeout=60_000)
+    table = group.get_by_role("table", name="Two cohorts side by side")
+    assert table.get_by_role("columnheader").all_inner_texts()[1:3] == ["Women", "everybody else"]
+    found = table.get_by_role("row", name=re.compile("^found"))
+    expect(found).to_contain_text(re.compile(r"% \(.*% to .*%\), \d+ people"))
+    expect(found).to_contain_text("points")
+    measures = group.get_by_role("table", name="Measures by sex")
+    expect(measures).to_contain_text(re.compile(r"\(\d+ %–\d+ %\)"))
+    group.screenshot(path=pictures / "cohorts-1280.png", full_page=True)
+    with group.expect_download() as download:
+        group.get_by_role("button", name="Download the group as JSON").click()
+    result = Explanation.from_json(download.value.path().read_text(encoding="utf-8"))
+    assert result.request["directions"] == {"children": "down"}
+    assert set(result.factuals["sex"]) == {"Female"}
 
 
 def test_another_table_can_be_uploaded_and_a_wrong_one_is_named(

@@ -30,7 +30,8 @@ def test_the_page_shows_the_progress_of_loading_and_then_the_model(
         page.screenshot(path=pictures / "opening.png")
         (tmp_path / "go").touch()
         expect(page.get_by_text("The model predicts").first).to_be_visible(timeout=WAIT)
-        expect(page.get_by_text("one of 600 people")).to_be_visible()
+        expect(page.get_by_text("Training record 0, one of 600 people in the model's training data.")).to_be_visible()
+        expect(page.get_by_text("training record", exact=True)).to_be_visible()
         assert httpx.get(f"{address}/v1/models/slow").json()["name"] == "slow", "over HTTP it is there as well"
         page.close()
 

@@ -8,7 +8,8 @@ from playwright.sync_api import BrowserContext, Download, Page, expect
 
 import counterpath as cp
 from counterpath.explanation.wording import NOTICE
-from tests.explorer.actions import card, choose, find, first_plan, limits, number, plan, press, value, verdict
+from counterpath.explorer.forms import INVALID
+from tests.explorer.actions import card, choose, find, first_plan, limits, no_plan, number, plan, press, value, verdict
 from tests.explorer.conftest import BOLD, NASTY, opened
 from tests.explorer.processes import WAIT
 
@@ -20,6 +21,22 @@ _UNNAMED = """
   .filter((one) => !(one.ariaLabel || one.innerText?.trim() || one.labels?.[0]?.innerText?.trim()))
   .map((one) => one.outerHTML.slice(0, 200))
 """
+
+
+_STOP_AT_ONCE = """
+() => new Promise((done) => {
+  const named = (text) => [...document.querySelectorAll("button")].find((one) => one.innerText.trim() === text);
+  const watch = new MutationObserver(() => {
+    if (named("Stop").getAttribute("aria-disabled") === "true") return;
+    watch.disconnect();
+    named("Stop").click();
+    done();
+  });
+  watch.observe(document.body, { childList: true, subtree: true, attributes: true });
+  named("Compare methods").click();
+})
+"""
+"""Stops as soon as that can be done: a small model is compared while a browser looks for a button."""
 
 
 def test_it_says_what_it_is_about_and_names_every_control(page: Page) -> None:
@@ -38,16 +55,16 @@ def test_it_says_what_it_is_about_and_names_every_control(page: Page) -> None:
 def test_people_are_found_by_search_at_random_and_by_rejection(page: Page) -> None:
     search = page.get_by_role("textbox", name="Search people by their values")
     search.fill("row=17 city=")
-    page.get_by_role("listitem").first.click()
-    expect(page.get_by_text("Row 17, one of")).to_be_visible()
+    page.locator(".cp-matches button").first.click()
+    expect(page.get_by_text("Person 17, one of")).to_be_visible()
     seen = value(page, NASTY)
     search.fill("nobody-is-called-that")
     expect(page.get_by_text("Nobody has that")).to_be_visible()
     page.get_by_role("button", name="Next rejected").click()
-    expect(page.get_by_text("Row 18, one of")).to_be_visible()
+    expect(page.get_by_text("Person 18, one of")).to_be_visible()
     assert value(page, NASTY) != seen
     page.get_by_role("button", name="Random").click()
-    expect(page.get_by_text("Row 18, one of")).to_be_hidden()
+    expect(page.get_by_text("Person 18, one of")).to_be_hidden()
 
 
 def test_the_next_rejected_is_not_decided_as_wanted(page: Page) -> None:
@@ -61,7 +78,7 @@ def test_the_decision_follows_the_values_while_they_are_edited(page: Page) -> No
     before = verdict(page)
     number(page, f"Value of {NASTY}").fill("3")
     expect(page.get_by_role("status", name="Decision of the model")).not_to_have_text(before, use_inner_text=True)
-    expect(page.get_by_text("with values that you have edited")).to_be_visible()
+    expect(page.get_by_text("With values that you have edited")).to_be_visible()
     choose(page, "Value of city", "C")
     expect(page.get_by_label("Value of city", exact=True)).to_have_value("C")
     page.get_by_role("tab", name="Many people").click()
@@ -74,12 +91,12 @@ def test_impossible_values_are_named_beside_them_and_nothing_is_lost(page: Page)
     number(page, "Value of score").fill("7.25")
     number(page, "Value of children").fill("2.5")
     alert = card(page, "children").get_by_role("alert")
-    expect(alert).to_contain_text("2.5 is not a whole number")
+    expect(alert).to_contain_text("Invalid value: 2.5 is not a whole number.")
     expect(page.get_by_text("No decision")).to_be_visible()
     number(page, f"Value of {NASTY}").fill("")
-    expect(card(page, NASTY).get_by_role("alert")).to_contain_text("missing value")
+    expect(card(page, NASTY).get_by_role("alert")).to_contain_text("Invalid value: enter one")
     page.get_by_role("button", name="Find plans").click()
-    expect(page.get_by_text("Something about the values or limits cannot be")).to_be_visible()
+    expect(page.get_by_text(INVALID)).to_be_visible()
     assert [value(page, name) for name in ("children", NASTY, "score")] == ["2.5", "", "7.25"]
     number(page, "Value of children").fill("3")
     number(page, f"Value of {NASTY}").fill("40")
@@ -91,32 +108,32 @@ def test_limits_are_checked_beside_them(page: Page) -> None:
     score = limits(page, "score")
     number(score, "At least").fill("9")
     number(score, "At most").fill("2")
-    expect(score.get_by_role("alert")).to_contain_text("low=9 above high=2")
+    expect(score.get_by_role("alert")).to_contain_text("the minimum 9 is above the maximum 2")
     number(score, "At least").fill("")
     number(score, "At most").fill("-100")
-    expect(score.get_by_role("alert")).to_contain_text("nothing that it may become lies there")
+    expect(score.get_by_role("alert")).to_contain_text("no value that it may become lies in it")
     number(score, "At most").fill("")
     number(score, "Cost of change").fill("0")
-    expect(score.get_by_role("alert")).to_contain_text("expected a positive number")
+    expect(score.get_by_role("alert")).to_contain_text("Invalid cost: enter a number above 0")
 
 
 def test_immutable_features_look_so_and_cannot_be_unlocked(page: Page) -> None:
     sex = card(page, "sex")
-    expect(sex.get_by_text("cannot change")).to_be_visible()
-    expect(sex.get_by_role("switch", name="Lock sex")).to_be_disabled()
-    expect(sex.get_by_role("switch", name="Lock sex")).to_be_checked()
-    expect(sex.get_by_text("Limits:")).to_have_count(0)
+    expect(sex.get_by_text("fixed")).to_be_visible()
+    expect(sex.get_by_role("switch", name="Lock sex")).to_have_count(0)
+    expect(sex.get_by_text("Limits")).to_have_count(0)
     expect(card(page, "city").get_by_role("switch", name="Lock city")).to_be_enabled()
-    expect(limits(page, "city").get_by_text("its values have no order")).to_be_visible()
-    expect(card(page, "city").locator(".q-field--disabled")).to_contain_text("Direction")
+    city = limits(page, "city")
+    expect(city.get_by_role("combobox", name="Allowed values")).to_be_visible()
+    expect(city.get_by_role("combobox", name="Direction")).to_have_count(0)
 
 
 def test_plans_show_only_what_changes_and_every_limit_is_kept(page: Page) -> None:
-    number(page, "Plans").fill("2")
+    number(page, "Number of plans").fill("2")
     page.get_by_role("switch", name="Lock score").click()
     choose(limits(page, "children"), "Direction", "only down")
     choose(limits(page, "size"), "At least", "small")
-    number(page, "Most changes").fill("3")
+    number(page, "Maximum changes").fill("3")
     find(page)
     found = int(page.get_by_text(re.compile(r"^\d plans?\.$")).inner_text()[0])
     for which in range(1, found + 1):
@@ -124,8 +141,9 @@ def test_plans_show_only_what_changes_and_every_limit_is_kept(page: Page) -> Non
         names = changes.locator(".cp-feature").all_inner_texts()
         assert 1 <= len(names) <= 3
         assert not {"score", "sex"} & set(names)
-        assert "The model predicts" in plan(page, which).inner_text()
-        assert re.search(r"Probability of another outcome: \S+\s→\s0\.[5-9]", plan(page, which).inner_text())
+        expect(plan(page, which)).to_contain_text("The model predicts")
+        shown = plan(page, which).inner_text()
+        assert int(re.findall(r"Probability of another outcome: .+ → (\d+) %", shown)[0]) >= 50
     expect(card(page, "score").get_by_text("Limits: locked")).to_be_visible()
 
 
@@ -133,15 +151,16 @@ def test_method_class_and_confidence_are_requested(page: Page) -> None:
     choose(page, "Method", "nearest")
     expect(page.get_by_text("straight to the nearest training row")).to_be_visible()
     choose(page, "Wanted decision", "low")
-    number(page, "Confidence").fill("0.6")
-    number(page, "Plans").fill("1")
+    number(page, "Minimum probability").fill("60")
+    number(page, "Number of plans").fill("1")
     find(page)
     shown = plan(page, 1).inner_text()
-    assert float(re.findall(r"Probability of low: \S+\s→\s>?(\S+)", shown)[0]) >= 0.6
+    assert int(re.findall(r"Probability of low: .+ → (?:over )?(\d+) %", shown)[0]) >= 60
     expect(page.get_by_role("heading", name="Plan 1, by nearest")).to_be_visible()
-    number(page, "Confidence").fill("1.5")
+    number(page, "Minimum probability").fill("150")
     page.get_by_role("button", name="Find plans").click()
-    expect(page.get_by_text("a confidence lies between 0 and 1; given 1.5, try 0.5")).to_be_visible()
+    expect(page.get_by_text("Enter a percentage above 0 and below 100.")).to_be_visible()
+    expect(page.get_by_text(INVALID)).to_be_visible()
 
 
 def test_a_person_who_has_the_decision_needs_no_plan(page: Page) -> None:
@@ -154,19 +173,19 @@ def test_a_person_who_has_the_decision_needs_no_plan(page: Page) -> None:
 def test_where_nothing_is_found_it_says_why_and_loosens_binding_constraints(page: Page) -> None:
     for name in (NASTY, "score", "size", "city", "member"):
         page.get_by_role("switch", name=f"Lock {name}", exact=True).click()
-    number(page, "Confidence").fill("0.9")
-    number(page, "Plans").fill("1")
+    number(page, "Minimum probability").fill("90")
+    number(page, "Number of plans").fill("1")
     find(page)
     expect(page.get_by_role("heading", name="No plan was found")).to_be_visible()
-    expect(plan(page, 1)).to_contain_text("Within what may change the search came to a probability of")
-    expect(plan(page, 1)).to_contain_text(re.compile("In the way: .* is locked .*; .* is locked"))
+    expect(no_plan(page)).to_contain_text("Within what may change the search came to a probability of")
+    expect(no_plan(page)).to_contain_text(re.compile("In the way: .* is locked .*; .* is locked"))
     unlock = page.get_by_role("button", name="Unlock").first
     for _ in range(5):
         press(page, unlock.inner_text())
         if not unlock.count():
             break
     expect(plan(page, 1).get_by_role("button", name="Bookmark plan 1")).to_be_visible()
-    assert page.get_by_role("switch", name=re.compile("Lock "), checked=True).count() < 6
+    assert page.get_by_role("switch", name=re.compile("Lock "), checked=True).count() < 5
 
 
 @pytest.mark.parametrize("kind", ["direction", "range"])
@@ -178,12 +197,12 @@ def test_a_direction_and_a_range_in_the_way_are_loosened_by_one_click(page: Page
         choose(found, "Direction", "only up")
     else:
         number(found, "At least").fill("2200")  # a little less than it is
-    number(page, "Plans").fill("1")
+    number(page, "Number of plans").fill("1")
     find(page)
     expect(page.get_by_role("heading", name="No plan was found")).to_be_visible()
     press(page, f"Let {NASTY} go down, too" if kind == "direction" else f"Drop the range of {NASTY}")
     expect(plan(page, 1).get_by_role("list", name="What changes in plan 1")).to_contain_text(NASTY)
-    expect(found.get_by_text("Limits: none")).to_be_visible()
+    expect(found.get_by_text("Limits", exact=True)).to_be_visible()
 
 
 def test_rules_are_written_refused_in_words_kept_to_and_removed(page: Page) -> None:
@@ -198,7 +217,7 @@ def test_rules_are_written_refused_in_words_kept_to_and_removed(page: Page) -> N
         add.click()
         expect(rules.get_by_role("alert")).to_contain_text(said)
     expect(rules.get_by_role("listitem")).to_have_count(0)
-    number(page, "Plans").fill("1")
+    number(page, "Number of plans").fill("1")
     field.fill("score changes => children changes")
     field.press("Enter")
     expect(rules.get_by_role("listitem")).to_have_count(1)
@@ -216,26 +235,27 @@ def test_rules_are_written_refused_in_words_kept_to_and_removed(page: Page) -> N
     expect(plan(page, 1).locator(".cp-feature")).to_have_text(["score"])
     field.fill("score <= 1000")
     add.click()
+    expect(page.get_by_text("Out of date").first).to_be_visible()
     rules.get_by_role("button", name="Remove the rule score <= 1000").click()
     expect(rules.get_by_role("listitem")).to_have_count(0)
-    expect(page.get_by_text("The plans below are from before your last edit.")).to_be_visible()
+    expect(page.get_by_text("Out of date").first).to_be_hidden()  # the plans are those of these rules again
 
 
 def test_a_limit_of_changes_in_the_way_is_loosened_by_one_click(page: Page) -> None:
     for name in (NASTY, "score"):
         page.get_by_role("switch", name=f"Lock {name}", exact=True).click()
-    number(page, "Most changes").fill("1")
-    number(page, "Confidence").fill("0.9")
-    number(page, "Plans").fill("1")
+    number(page, "Maximum changes").fill("1")
+    number(page, "Minimum probability").fill("90")
+    number(page, "Number of plans").fill("1")
     find(page)
-    expect(plan(page, 1)).to_contain_text("only one feature may change")
+    expect(no_plan(page)).to_contain_text("only one feature may change")
     press(page, "Allow more than 1 changes")
-    expect(number(page, "Most changes")).to_have_value("")
-    expect(plan(page, 1)).not_to_contain_text("max_changes")
+    expect(number(page, "Maximum changes")).to_have_value("")
+    expect(page.get_by_text("max_changes")).to_have_count(0)
 
 
 def test_the_slider_moves_along_the_path(page: Page) -> None:
-    number(page, "Plans").fill("1")
+    number(page, "Number of plans").fill("1")
     find(page)
     slider = page.get_by_role("slider", name="Step along the path").locator("[tabindex]")
     expect(page.get_by_text(re.compile(r"^Step (\d+) of \1 · the plan$"))).to_be_visible()
@@ -244,7 +264,7 @@ def test_the_slider_moves_along_the_path(page: Page) -> None:
     end = page.get_by_text(re.compile("^Probability of another outcome: .* uncertainty")).inner_text()
     for _ in range(10):
         slider.press("PageDown")
-    expect(page.get_by_text(re.compile(r"^Step 0 of \d+ · the row as asked$"))).to_be_visible()
+    expect(page.get_by_text(re.compile(r"^Step 0 of \d+ · start$"))).to_be_visible()
     assert page.get_by_text(re.compile("^Probability of another outcome: .* uncertainty")).inner_text() != end
     page.get_by_role("button", name="All values at this step").click()
     rows = page.get_by_role("table", name="All values at this step of the path").get_by_role("row").all()[1:]
@@ -254,13 +274,13 @@ def test_the_slider_moves_along_the_path(page: Page) -> None:
     for _ in range(10):
         slider.press("PageUp")
     expect(page.locator("tr.cp-moved")).not_to_have_count(0)
-    page.get_by_role("button", name="To the row as asked").click()
+    page.get_by_role("button", name="Back to start").click()
     expect(page.get_by_text(re.compile(r"^Step 0 of"))).to_be_visible()
     assert page.locator(".q-slider__marker-labels").first.inner_text().split()[0] == "now"
 
 
 def test_the_map_shows_the_path_and_says_what_it_shows(page: Page) -> None:
-    number(page, "Plans").fill("1")
+    number(page, "Number of plans").fill("1")
     find(page)
     drawing = page.get_by_role("img", name=re.compile("^Latent map with the paths of geodesic"))
     drawing.locator(".plotly").first.wait_for()
@@ -269,13 +289,13 @@ def test_the_map_shows_the_path_and_says_what_it_shows(page: Page) -> None:
 
 @pytest.mark.slow
 def test_methods_and_bookmarks_are_compared_side_by_side(page: Page) -> None:
-    number(page, "Plans").fill("2")
+    number(page, "Number of plans").fill("2")
     find(page)
     for which in (1, 2):
         page.get_by_role("button", name=f"Bookmark plan {which}").click()
     kept = page.get_by_role("table", name="Bookmarked plans side by side")
     expect(kept.get_by_role("columnheader")).to_have_count(3)
-    expect(kept.get_by_role("row", name=re.compile("^probability"))).to_contain_text("→")
+    expect(kept.get_by_role("row", name=re.compile("^Education|^With the plan"))).to_contain_text("%")
     page.get_by_role("button", name="Compare methods").click()
     table = page.get_by_role("table", name="What each method finds for this person")
     table.wait_for()
@@ -287,12 +307,10 @@ def test_methods_and_bookmarks_are_compared_side_by_side(page: Page) -> None:
 
 
 def test_a_search_can_be_stopped_and_another_begun(page: Page) -> None:
-    page.get_by_role("button", name="Compare methods").click()
-    page.get_by_text("Comparing:").wait_for()
-    page.get_by_role("button", name="Stop").click()
+    page.evaluate(_STOP_AT_ONCE)
     expect(page.get_by_text("Stopped.")).to_be_visible()
-    expect(page.get_by_role("button", name="Compare methods")).to_be_enabled()
-    number(page, "Plans").fill("1")
+    expect(page.get_by_role("button", name="Compare methods", disabled=False)).to_be_visible()
+    number(page, "Number of plans").fill("1")
     find(page)
     expect(plan(page, 1)).to_be_visible()
     expect(page.get_by_role("table", name="What each method finds for this person")).to_have_count(0)
@@ -306,7 +324,7 @@ def _download(page: Page, suffix: str) -> Download:
 
 
 def test_plans_are_downloaded_as_json_csv_and_html(page: Page, tmp_path: Path) -> None:
-    number(page, "Plans").fill("2")
+    number(page, "Number of plans").fill("2")
     find(page)
     files = {}
     for suffix in ("JSON", "CSV", "HTML"):
@@ -323,11 +341,11 @@ def test_plans_are_downloaded_as_json_csv_and_html(page: Page, tmp_path: Path) -
 
 def test_a_value_that_the_model_does_not_know_is_said(page: Page) -> None:
     page.get_by_role("textbox", name="Search people by their values").fill("city=Atlantis")
-    page.get_by_role("listitem").first.click()
+    page.locator(".cp-matches button").first.click()
     expect(page.get_by_text("No decision")).to_be_visible()
     expect(page.get_by_role("alert").filter(visible=True).first).to_contain_text("Atlantis")
     find(page)
-    expect(plan(page, 1)).to_contain_text("never seen in training")
+    expect(no_plan(page)).to_contain_text("never seen in training")
 
 
 @pytest.mark.slow
@@ -353,7 +371,7 @@ def test_the_first_plan_appears_within_a_second(page: Page) -> None:
 @pytest.mark.parametrize("width", [1280, 390])
 def test_it_fits_a_desk_and_a_phone(page: Page, width: int, pictures: Path) -> None:
     page.set_viewport_size({"width": width, "height": 900})
-    number(page, "Plans").fill("2")
+    number(page, "Number of plans").fill("2")
     limits(page, "score")
     find(page)
     page.get_by_role("button", name="Bookmark plan 1").click()
@@ -379,8 +397,8 @@ def test_markup_in_names_and_values_is_shown_as_text(context: BrowserContext, ad
     expect(page.get_by_text("Model: risky <b>")).to_be_visible()
     expect(card(page, NASTY).get_by_role("heading", name=NASTY)).to_be_visible()
     page.get_by_role("textbox", name="Search people by their values").fill(f"city={BOLD}")
-    expect(page.get_by_role("listitem").first).to_contain_text(f"city {BOLD}")
-    page.get_by_role("listitem").first.click()
+    expect(page.locator(".cp-matches button").first).to_contain_text(f"city {BOLD}")
+    page.locator(".cp-matches button").first.click()
     choose(page, "Value of city", "A")
     choose(page, "Value of city", BOLD)
     page.get_by_role("combobox", name="Wanted decision").click()
@@ -388,12 +406,12 @@ def test_markup_in_names_and_values_is_shown_as_text(context: BrowserContext, ad
     page.get_by_role("option", name=NASTY).click()
     limits(page, NASTY)
     number(page, f"Value of {NASTY}").fill("")
-    expect(card(page, NASTY).get_by_role("alert")).to_contain_text(NASTY)
+    expect(card(page, NASTY).get_by_role("alert")).to_contain_text("Invalid value")
     assert _injected(page) == []
     number(page, f"Value of {NASTY}").fill("5000")
     choose(limits(page, "city"), "Allowed values", BOLD)
     page.keyboard.press("Escape")
-    number(page, "Plans").fill("2")
+    number(page, "Number of plans").fill("2")
     find(page)
     expect(plan(page, 1)).to_contain_text(NASTY)
     page.get_by_role("button", name="Bookmark plan 1").click()

@@ -8,13 +8,15 @@ import pytest
 
 import counterpath as cp
 from counterpath.data.constraints import Constraints
-from counterpath.explainer.request import OTHER
+from counterpath.explainer.request import OTHER, Request
 from counterpath.explanation import StatusCode
 from counterpath.explanation.wording import constraint
 from counterpath.explorer.state import (
     FeatureConstraint,
     RowTable,
     constraint_error,
+    constraints_of,
+    keep_first,
     plans_of,
     request_arguments,
     side_by_side,
@@ -84,9 +86,9 @@ def test_constraints_become_arguments_of_a_request(explainer: cp.Explainer) -> N
         "feature_costs": {"children": 2},
     }
     summaries = {name: constraint.summary(explainer.schema_[name]) for name, constraint in constraints.items()}
-    assert summaries["debt"] == "only down, –900"
+    assert summaries["debt"] == "only down, at most 900"
     assert summaries["children"] == "locked, cost 2"
-    assert summaries["score"] == "3–, always"
+    assert summaries["score"] == "at least 3, from the start"
     assert summaries["member"] == ""
 
 
@@ -116,13 +118,15 @@ def test_errors_of_values_and_constraints_are_named(explainer: cp.Explainer, peo
     schema, row = explainer.schema_, features(people).head(1)
     assert "2.5 is not a whole number" in value_error(explainer, schema["children"], 2.5, "p0")
     assert value_error(explainer, schema["children"], 2, "p0") == ""
-    assert "missing" in value_error(explainer, schema["score"], None, "p0")
+    assert value_error(explainer, schema["score"], None, "p0").startswith("Invalid value: enter one")
     free = FeatureConstraint(cost=None)
-    assert "expected a positive number" in constraint_error(explainer, schema["score"], free, row)
+    assert "enter a number above 0" in constraint_error(explainer, schema["score"], free, row)
     end = FeatureConstraint(low=float(row["score"].iloc[0]) + 1)
     assert constraint_error(explainer, schema["score"], end, row) == ""  # the path leads there
     beyond = replace(end, stays=True)
-    assert "outside of where it must stay" in constraint_error(explainer, schema["score"], beyond, row)
+    assert "outside of the range, which must hold from the start" in constraint_error(
+        explainer, schema["score"], beyond, row
+    )
     assert constraint_error(explainer, schema["score"], beyond, None) == ""
 
 
@@ -147,7 +151,44 @@ def test_plans_say_what_their_explanation_does(explainer: cp.Explainer, people: 
         assert len(plan.milestones) == len(own.milestones("p0"))
     rows = side_by_side(plans)
     assert all(len(row) == 3 for row in rows)
-    assert {row[0] for row in rows[4:]} == {change.feature for plan in plans for change in plan.row.changes}
+    assert {row[0] for row in rows[5:]} == {change.feature for plan in plans for change in plan.row.changes}
+
+
+def test_a_locked_value_outside_of_its_range_is_named(explainer: cp.Explainer, people: pd.DataFrame) -> None:
+    schema, row = explainer.schema_, features(people).head(1)
+    beyond = FeatureConstraint(locked=True, low=float(row["score"].iloc[0]) + 1)
+    assert "is locked, and outside of the range" in constraint_error(explainer, schema["score"], beyond, row)
+    swapped = FeatureConstraint(low=3, high=1)
+    assert constraint_error(explainer, schema["score"], swapped, row).startswith("Invalid range: the minimum 3")
+
+
+def test_constraints_come_back_from_the_request_that_they_made(explainer: cp.Explainer) -> None:
+    constraints = {each.name: FeatureConstraint.default(each) for each in explainer.schema_} | {
+        "city": FeatureConstraint(allowed=("A", "B")),
+        "size": FeatureConstraint(low="small", high="large"),
+        "children": FeatureConstraint(locked=True, cost=2),
+        "debt": FeatureConstraint(direction="down", high=900),
+        "score": FeatureConstraint(low=3, stays=True),
+    }
+    request = Request(**request_arguments(explainer.schema_, constraints)).to_json()
+    assert constraints_of(explainer.schema_, request) == constraints
+
+
+def test_the_plan_that_was_shown_first_stays_the_first(explainer: cp.Explainer, people: pd.DataFrame) -> None:
+    row = features(people).head(1)
+    several = explainer.explain(row, plans=3)
+    shown = several.plan(2) if several.plan(2).valid.iloc[0] else several.plan(1)
+    kept = keep_first(shown, several)
+    assert kept.plans == 3
+    pd.testing.assert_frame_equal(kept.plan(1).counterfactuals, shown.counterfactuals)
+    ends = [tuple(kept.plan(number).counterfactuals.iloc[0]) for number in (1, 2, 3)]
+    assert sorted(map(str, ends)) == sorted(str(tuple(several.plan(n).counterfactuals.iloc[0])) for n in (1, 2, 3))
+    pd.testing.assert_frame_equal(kept.plan(1).path("p0"), shown.path("p0"))
+    other = explainer.explain(row, method="nearest")
+    mixed = keep_first(other, several)
+    pd.testing.assert_frame_equal(mixed.plan(1).counterfactuals, other.counterfactuals)
+    assert len(mixed.measures()) == 3
+    assert cp.Explanation.from_json(mixed.to_json()).plans == 3
 
 
 def test_a_row_that_needs_or_has_no_plan_has_one_that_says_so(explainer: cp.Explainer, people: pd.DataFrame) -> None:

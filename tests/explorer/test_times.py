@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 import counterpath as cp
-from tests.explorer.actions import card, find
+from tests.explorer.actions import card, find, plan
 from tests.explorer.conftest import opened
 from tests.explorer.processes import WAIT, run_explorer
 from tests.tables import SMALL
@@ -45,11 +45,12 @@ def test_dates_are_shown_and_taken_as_text(dated: Page) -> None:
     field = dated.get_by_label("Value of opened")
     assert pd.Timestamp(field.input_value()).year >= 2010
     field.fill("soon")
-    expect(card(dated, "opened").get_by_role("alert")).to_contain_text("'soon' is not a date; expected one such as")
+    expect(card(dated, "opened").get_by_role("alert")).to_contain_text("soon is not a date such as 2013-08-14")
     field.fill("2018-01-01")
     dated.get_by_label("Value of delay").fill("50 days")
     expect(dated.get_by_role("alert").filter(visible=True)).to_have_count(0)
     find(dated)
+    plan(dated, 1).get_by_text("In words, step by step").click()
     expect(
         dated.get_by_text("instead of 2018-01-01").or_(dated.get_by_text("instead of 50 days")).first
     ).to_be_visible()

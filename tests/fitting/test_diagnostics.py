@@ -7,7 +7,8 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
 
-from counterpath.fitting.diagnostics import Diagnostics, Quality
+from counterpath.explainer.explainer import Explainer
+from counterpath.fitting.diagnostics import Diagnostics, Quality, diagnose
 from tests.explainer.conftest import shorten_surrogate
 from tests.tables import LABEL, mixed, small
 
@@ -83,3 +84,19 @@ def test_a_model_of_the_user_s_may_have_seen_the_rows(monkeypatch: pytest.Monkey
     assert (again.quality, again.findings) == (told.quality, told.findings)
     older = {key: value for key, value in told.to_json().items() if key != "quality"}  # as version 0.1 wrote it
     assert Diagnostics.from_json(older).quality is None
+
+
+def test_what_is_decided_is_decided_by_the_threshold(fitted: Explainer) -> None:
+    models = fitted.models_
+    told = diagnose(models, labels=models.labels, thresholds=(0.8, 0.2))
+    granted = models.probabilities[:, 1] >= 0.2
+    assert told.coverage["share"].tolist() == pytest.approx(
+        [1 - float(granted.double().mean()), float(granted.double().mean())]
+    )
+    assert told.coverage["share"].tolist() != pytest.approx(fitted.diagnostics().coverage["share"].tolist())
+    assert told.quality is not None
+    measured, labels = models.held_out, models.labels
+    assert labels is not None
+    assert told.quality.accuracy == pytest.approx(float((granted == labels.bool())[measured].double().mean()))
+    right = [float((granted == labels.bool())[measured & (labels == index)].double().mean()) for index in (0, 1)]
+    assert told.accuracy == pytest.approx(sum(right) / 2)

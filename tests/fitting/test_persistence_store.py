@@ -13,6 +13,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors import SafetensorError
+from safetensors import torch as safetensors
 from torch import Tensor
 
 from counterpath.fitting import persistence
@@ -396,7 +398,7 @@ def test_pickles_are_never_loaded(tmp_path: Path, name: str, form: str, signed: 
 
 def test_damaged_weights_are_not_taken_for_a_pickle(tmp_path: Path) -> None:
     """A header of 640 bytes begins like a pickle of protocol 2."""
-    lengths = (n for n in range(500, 640) if persistence._pack_tensors({"a" * n: torch.zeros(2)})[:2] == b"\x80\x02")
+    lengths = (n for n in range(500, 640) if safetensors.save({"a" * n: torch.zeros(2)})[:2] == b"\x80\x02")
     folder = save(tmp_path / "model", {}, {"a" * next(lengths): torch.zeros(2)})
     weights = folder / "weights.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])
@@ -468,7 +470,7 @@ def _full_disk(*_: object) -> None:
     raise OSError(28, "No space left on device")
 
 
-@pytest.mark.parametrize("failing", [1, 2, 3])
+@pytest.mark.parametrize("failing", [1, 2])
 def test_a_full_disk_leaves_the_old_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: int) -> None:
     folder = _saved(tmp_path / "model")
     before = _content(tmp_path)
@@ -486,6 +488,23 @@ def test_a_full_disk_leaves_the_old_model(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(OSError, match="No space left"):
         save(folder, {"new": 1}, {})
     assert calls == failing
+    assert _content(tmp_path) == before
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_disk_that_gets_full_with_the_weights_leaves_the_old_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = _saved(tmp_path / "model")
+    before = _content(tmp_path)
+
+    def write(tensors: object, path: Path) -> None:
+        path.write_bytes(b"half")
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr(persistence.safetensors, "save_file", write)
+    with pytest.raises(OSError, match=r"weights.*No space left"):
+        save(folder, {"new": 1}, {})
     assert _content(tmp_path) == before
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 

@@ -133,3 +133,12 @@ def test_a_table_that_nobody_else_holds_is_given_up_before_the_training(monkeypa
     with pytest.raises(InterruptedError):
         inspect.unwrap(explainer.Explainer.fit)(small(), tables.pop(), LABEL)  # what checks shapes holds arguments
     assert seen == [True]
+
+
+def test_searches_that_teach_a_surrogate_start_where_the_threshold_says() -> None:
+    said = torch.tensor([[0.9, 0.1], [0.7, 0.3], [0.4, 0.6]])
+    refused, granted = train._away(said, (0.8, 0.2))
+    assert refused[0].tolist() == [True, False, False]
+    assert granted[0].tolist() == [False, True, True]
+    assert granted[1].is_reached(torch.tensor([[0.75, 0.25], [0.85, 0.15]])).tolist() == [False, True]
+    assert [member.tolist() for member, _ in train._away(said)] == [[True, True, False], [False, False, True]]

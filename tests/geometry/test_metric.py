@@ -335,3 +335,10 @@ def test_a_scaled_length_is_the_integral_of_length_times_scale(vae: VAE, codes: 
         expected = (segment_lengths(points, plain) * scale).sum(1)
         torch.testing.assert_close(length(points, expensive), expected, rtol=1e-10, atol=0)
     assert (found.length < length(straight, expensive)).all()
+
+
+def test_no_rows_have_factors_of_no_rows() -> None:
+    nothing = Linearization(
+        mean=torch.zeros(0, 4), mean_jac=torch.zeros(0, 4, 2), category=torch.tensor([True, False, False, True])
+    )
+    assert [factor.shape for factor in nothing.factors] == [(0, 4, 2)]

@@ -146,15 +146,15 @@ def test_the_factor_of_categories_is_the_jacobian_of_twice_the_root() -> None:
     torch.testing.assert_close(mean_factor[:, 1:], roots[:, 1:], rtol=0, atol=1e-6)
     assert torch.equal(mean_factor[:, 0], lin.mean_jac[:, 0])
     assert torch.equal(std_factor, lin.jacobians[1])
-    assert lin.category_factor is not None
-    torch.testing.assert_close(lin.category_factor[:, 1:], mean_factor[:, 1:])
-    assert (lin.category_factor[:, 0] == 0).all()
+    assert lin.fisher_rao_factor is not None
+    torch.testing.assert_close(lin.fisher_rao_factor[:, 1:], mean_factor[:, 1:])
+    assert (lin.fisher_rao_factor[:, 0] == 0).all()
 
 
 def test_without_categories_the_factors_are_the_jacobians() -> None:
     lin = random_vae().linearize(torch.randn(4, 3, dtype=torch.float64))
     assert lin.category is None
-    assert lin.category_factor is None
+    assert lin.fisher_rao_factor is None
     assert all(torch.equal(*pair) for pair in zip(lin.factors, lin.jacobians, strict=True))
 
 

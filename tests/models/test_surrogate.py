@@ -59,6 +59,19 @@ def test_agreement_is_a_share_and_of_nothing_it_is_whole(rows: Tensor) -> None:
     assert agreement(models, SurrogateData(rows[:0], predicted[:0])) == 1.0
 
 
+def test_both_decide_by_the_threshold_of_the_model(rows: Tensor) -> None:
+    models = fit_surrogate(SurrogateData(rows, two(rows)), run=Run())
+    predicted = blockwise_proba(models)(rows)
+    yes = predicted[:, 1]
+    below = torch.where(yes < 0.25, yes, 0.15 + 0.1 * yes)  # nobody from 0.25 on, and some from 0.2 on
+    data = SurrogateData(rows, torch.stack([1 - below, below], 1))
+    assert agreement(models, data, (0.8, 0.2)) == float(((yes >= 0.2) == (below >= 0.2)).double().mean())
+    assert agreement(models, data) == float((yes <= 0.5).double().mean())
+    near = SurrogateData(rows, torch.stack([1 - yes + 0.05, yes - 0.05], 1))  # nowhere off by as much as counts
+    crossed = (yes >= 0.2) & (yes - 0.05 < 0.2)
+    assert len(disagreements(models, near, (0.8, 0.2)).x) == 4 * int(crossed.sum()) > 0
+
+
 def test_data_add_up(rows: Tensor) -> None:
     both = SurrogateData(rows[:3], two(rows[:3])) + SurrogateData(rows[3:5], two(rows[3:5]))
     assert torch.equal(both.x, rows[:5])

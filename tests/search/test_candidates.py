@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from counterpath.data import Encoder
-from counterpath.data.encoding import MixedAxes
+from counterpath.data.axes import MixedAxes
 from counterpath.search import candidates as candidates_module
 from counterpath.search.candidates import (
     COSTS,
@@ -19,6 +19,7 @@ from counterpath.search.candidates import (
     all_accepted,
     feature_values,
     nearest_accepted,
+    nearly_accepted,
     no_candidates,
 )
 from counterpath.utils.errors import InputError
@@ -308,6 +309,23 @@ def test_all_accepted_rows_are_looked_at_in_parts(
     parts = all_accepted(problem, sources, admissible, every)
     assert torch.equal(whole.row, parts.row)
     assert torch.equal(admissible.cost(whole.x, whole.row), admissible.cost(parts.x, parts.row))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_that_are_not_accepted_may_be_with_the_columns_of_others_put_in(seed: int) -> None:
+    frame = table(100, seed)
+    encoder = encoder_of(frame)
+    rows = encoder.encode(frame)
+    problem = problem_of(encoder, rows[:70], any_linear(encoder, rows[:70], seed, scale=1.0), rows[70:])
+    sources, every = sources_of(problem), torch.arange(len(problem))
+    found = nearly_accepted(problem, sources, Admissible.of(problem), every)
+    others = rows[:70][~problem.accepted(rows[:70], problem.setup.predict_proba(rows[:70]))]
+    row = every.repeat_interleave(len(others))
+    cheapest = cheapest_of(problem, row, problem.feasible.legal(others.repeat(len(problem), 1), row))
+    assert len(found), "some are"
+    assert is_admissible(problem, found.x, found.row).all()
+    assert torch.equal(torch.isin(every, found.row), cheapest.isfinite())
+    torch.testing.assert_close(problem.feasible.cost(found.x, found.row), cheapest[found.row])
 
 
 def test_where_nobody_is_accepted_there_is_nobody(encoder: Encoder, rows: Tensor) -> None:

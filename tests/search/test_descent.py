@@ -147,7 +147,7 @@ def test_many_rows_are_searched_in_parts_with_the_same_result(
     models: FittedModels, rows: Tensor, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = _search(models, rows, method=method)
-    monkeypatch.setattr(methods, "ROWS_AT_ONCE", 17)
+    monkeypatch.setitem(methods.ROWS_AT_ONCE, "cpu", 17)
     parts = _search(models, rows, method=method)
     for name in FIELDS:
         assert torch.equal(getattr(whole, name), getattr(parts, name)), name

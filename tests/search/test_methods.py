@@ -57,7 +57,7 @@ def test_an_unknown_method_lists_the_valid_ones(search_models: SearchModels) -> 
         geometry_of("nearest", SearchModels(search_models.classifier))
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if name != "flow"])
+@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if not method.needs])
 @pytest.mark.parametrize("lock", [(), ("sex",)])
 def test_what_a_method_returns_passes_the_checks_of_a_foreign_one(
     name: str, lock: tuple[str, ...], models: FittedModels

@@ -49,3 +49,13 @@ def test_a_higher_confidence_is_never_easier(target: int, other: bool, confidenc
 def test_a_confidence_lies_between_0_and_1(confidence: float) -> None:
     with pytest.raises(InputError, match="between 0 and 1"):
         Target(0, confidence=confidence)
+
+
+def test_the_lead_is_positive_where_the_target_is_what_is_decided() -> None:
+    said = torch.tensor([[0.4, 0.35, 0.25], [0.3, 0.3, 0.4], [0.1, 0.8, 0.1]])
+    for target in (Target(1), Target(0, thresholds=(0.4, 0.3, 0.3)), Target(2, other=True), Target(0, confidence=0.9)):
+        assert ((target.lead(said) > 0) == target.is_predicted(said)).all()
+    two = torch.tensor([[0.7, 0.3], [0.6, 0.4]])
+    strict = Target(1, thresholds=(0.65, 0.35))
+    assert ((strict.lead(two) > 0) == strict.is_predicted(two)).all()
+    assert strict.lead(two)[1].item() == pytest.approx(math.log(0.4 / 0.6) - math.log(0.35 / 0.65), abs=1e-6)

@@ -97,17 +97,30 @@ def test_a_range_of_numbers_is_asked_of_every_model() -> None:
     assert share_of(members, _row(80), NumberTarget(low=70.0)).tolist() == [0.5]
 
 
-def test_the_strictest_models_are_asked_first_and_all_at_last() -> None:
-    many = GivenMembers(tuple(_from(level / 100) for level in range(100)))
-    stability = Stability(ENCODER, many, (1,) * 4)
-    rows = torch.cat([_row(hours) for hours in range(5, 101, 5)])
-    said = torch.stack([1 - rows[:, 0], rows[:, 0]], 1).clamp(0.01, 0.99)
-    few, every = stability.rounds(rows, said, Target(1, confidence=0.05))
-    assert every is stability
-    assert few.members is not None
-    assert len(few.members) == 26
-    assert share_of(few.members, _row(70), TARGET).item() == 0.0  # all of them want more than that
-    assert share_of(few.members, _row(100), TARGET).item() == 1.0
+def _sloped(level: float, asked: list[int]):
+    """A model whose log odds rise with the first column, from that level on above 0; it counts what it is asked."""
+
+    def said(x: Tensor) -> Tensor:
+        asked.append(len(x))
+        accepted = (20 * (x[:, 0] - level)).sigmoid()
+        return torch.stack([1 - accepted, accepted], 1)
+
+    return said
+
+
+def test_a_panel_refuses_what_is_clear_and_all_models_are_asked_about_the_rest() -> None:
+    panel: list[int] = []
+    rest: list[int] = []
+    levels = torch.linspace(0.3, 0.7, 100)[torch.randperm(100, generator=torch.Generator().manual_seed(0))].tolist()
+    many = GivenMembers(tuple(_sloped(level, panel if number < 32 else rest) for number, level in enumerate(levels)))
+    stability = Stability(ENCODER, many, (5,) * 4)
+    x = torch.cat([_row(hours) for hours in range(0, 101, 5)])
+    lasts = stability.holds(x, torch.cat([_row(0)] * len(x)), TARGET, _from(0.1))
+    assert lasts.tolist() == (share_of(many, x, TARGET) >= 0.95).tolist()
+    assert panel[0] == len(x) > 2 * rest[0]
+    edge = stability.advantage(x, TARGET)
+    assert (edge.diff() > 0).all()  # a search can go by it
+    assert edge[x[:, 0] < 0.6].max() < 0 < edge[x[:, 0] > 0.75].min()
 
 
 def test_a_training_row_is_asked_about_once_for_each_target() -> None:

@@ -13,7 +13,7 @@ import pytest
 import counterpath as cp
 from counterpath.service.api import create, publish
 from counterpath.service.dispatcher import Dispatcher
-from counterpath.service.schemas import ErrorResponse, ExplainResponse, ModelCard, json_records
+from counterpath.service.schemas import ExplainResponse, ModelCard, Problem, json_records
 from counterpath.service.settings import Settings
 from counterpath.utils.errors import InputError
 from tests.tables import CITIES, CLASSES, LABEL, described, features
@@ -110,8 +110,8 @@ def test_a_family_that_is_not_there_is_not_trained_while_people_wait(
 ) -> None:
     refused = client.post(EXPLAIN, json={"rows": rows[:1], "target_class": "low", "robust": 0.8})
     assert refused.status_code == 422
-    assert refused.json()["error"]["code"] == "unusable"
-    assert "counterpath fit --family" in refused.json()["error"]["message"]
+    assert refused.json()["code"] == "unusable"
+    assert "counterpath fit --family" in refused.json()["detail"]
 
 
 def test_the_description_says_what_people_call_things(explainer: cp.Explainer, rows: list[dict[str, Any]]) -> None:
@@ -170,7 +170,10 @@ def test_a_category_that_was_never_seen_is_that_rows_own_matter(
     response = client.post(PREDICT, json={"rows": request["rows"]})
     assert response.status_code == 200
     strange, usual = response.json()["rows"]
+    why = strange.pop("reason")
+    assert why.startswith("column 'city', row 0: 'Atlantis <img src=x>' is not a known category")
     assert strange == {"class": None, "probabilities": None}
+    assert usual["reason"] == ""
     assert usual["class"] in response.json()["classes"]
 
 
@@ -226,7 +229,7 @@ WRONG = [
     (
         {"row_constraints": [{"ranges": {"debt": [9, 1]}}]},
         "unusable",
-        "row_constraints[0]: the range of feature 'debt'",
+        "the constraints of row 0: the range of feature 'debt'",
     ),
     ({"row_constraints": [{"lock": ["debt"]}, None]}, "unusable", "constraints of 2 rows for 1 rows"),
     ({"time_limit": 0}, "invalid", "time_limit"),
@@ -246,9 +249,9 @@ def test_what_is_wrong_is_named(
             body["rows"] = [rows[0] | body["rows"][0]]
     response = client.post(EXPLAIN, json=body)
     assert response.status_code == 422
-    error = ErrorResponse.model_validate(response.json()).error
+    error = Problem.model_validate(response.json())
     assert error.code == code
-    assert said in error.message
+    assert said in error.detail
 
 
 def test_not_a_number_is_not_json(client: httpx.Client, rows: list[dict[str, Any]]) -> None:
@@ -256,8 +259,8 @@ def test_not_a_number_is_not_json(client: httpx.Client, rows: list[dict[str, Any
         body = json.dumps({"rows": [rows[0], rows[1] | {"debt": "X"}]}).replace('"X"', text)
         response = client.post(EXPLAIN, content=body, headers=JSON)
         assert response.status_code == 422
-        assert response.json()["error"]["code"] == "not_json"
-        assert response.json()["error"]["details"][0]["location"] == "rows[1].debt"
+        assert response.json()["code"] == "not_json"
+        assert response.json()["errors"][0]["location"] == "rows[1].debt"
 
 
 def test_an_empty_body_is_no_request(client: httpx.Client) -> None:
@@ -267,7 +270,7 @@ def test_an_empty_body_is_no_request(client: httpx.Client) -> None:
 def test_too_many_rows(client: httpx.Client, rows: list[dict[str, Any]]) -> None:
     response = client.post(PREDICT, json={"rows": rows[:51]})
     assert response.status_code == 413
-    assert "51 rows; expected at most 50" in response.json()["error"]["message"]
+    assert "51 rows; expected at most 50" in response.json()["detail"]
     assert client.post(PREDICT, json={"rows": rows[:50]}).status_code == 200
 
 
@@ -280,7 +283,7 @@ def test_there_is_no_other_model(client: httpx.Client, name: str) -> None:
         client.post(f"/v1/models/{name}:explain", content=b"{}", headers=JSON),
     ):
         assert response.status_code == 404
-        assert ErrorResponse.model_validate(response.json()).error.code == "not_found"
+        assert Problem.model_validate(response.json()).code == "not_found"
 
 
 def test_a_method_that_an_address_does_not_have(client: httpx.Client) -> None:
@@ -309,7 +312,7 @@ def test_a_request_has_so_long_and_no_longer(explainer: cp.Explainer, rows: list
         started = time.monotonic()
         response = client.post(EXPLAIN, json=request | {"time_limit": 0.3})
         assert response.status_code == 504
-        assert response.json()["error"]["code"] == "out_of_time"
+        assert response.json()["code"] == "out_of_time"
         assert time.monotonic() - started < 5
         assert client.post(PREDICT, json={"rows": rows[:1]}).status_code == 200
 
@@ -354,7 +357,7 @@ def test_a_full_queue_says_when_to_try_again(explainer: cp.Explainer, rows: list
             response = client.post(EXPLAIN, json={"rows": rows[:1]})
             assert client.get("/healthz").status_code == 200
         assert response.status_code == 503
-        assert response.json()["error"]["code"] == "busy"
+        assert response.json()["code"] == "busy"
         assert 1 <= int(response.headers["retry-after"]) <= 60
 
 
@@ -381,7 +384,7 @@ def test_a_fault_of_ours_has_an_id_and_no_traceback(
     with served(app) as address:
         response = httpx.get(f"{address}/broken")
     assert response.status_code == 500
-    error = ErrorResponse.model_validate(response.json()).error
+    error = Problem.model_validate(response.json())
     assert error.id is not None
     assert "secret words" not in response.text
     assert "Traceback" not in response.text

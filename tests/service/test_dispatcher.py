@@ -13,6 +13,7 @@ import pytest
 import counterpath as cp
 from counterpath.explainer.request import Request
 from counterpath.service.dispatcher import BusyError, Dispatcher, TimedOutError
+from counterpath.service.merging import split
 from counterpath.service.settings import Settings
 from counterpath.utils.errors import InputError
 from tests.tables import features
@@ -195,3 +196,59 @@ def test_requests_are_computed_together_only_if_nothing_tells_them_apart() -> No
     assert Request(ranges=ranges).key == Request(ranges=dict(reversed(ranges.items()))).key
     different = (Request(1), Request(True), Request(1.0), Request("1"), Request(1, plans=2))
     assert len({request.key for request in different}) == 5
+
+
+DIFFERENT: list[dict[str, Any]] = [
+    {},
+    {"target_class": "low"},
+    {"target_class": "low", "confidence": 0.6},
+    {"target_class": "low", "confidence": 0.8, "lock": ("score",)},
+    {"target_class": "low", "directions": {"debt": "down"}, "confidence": 0.6},
+    {"target_class": "low", "ranges": {"children": (None, 3)}},
+    {"target_class": "low", "confidence": (0.6, 0.9)},
+    {"target_class": "mid", "lock": ("city",), "row_constraints": ({"lock": ["debt"], "confidence": 0.5},)},
+]
+"""Requests of people who each ask for something else."""
+
+
+@pytest.mark.parametrize("common", [{"paths": "milestones"}, {"paths": "end", "plans": 2}])
+def test_requests_that_ask_for_something_else_are_computed_together_and_as_if_alone(
+    explainer: cp.Explainer, table: pd.DataFrame, common: dict[str, Any]
+) -> None:
+    where = [number for number, label in enumerate(explainer.predict(table.head(60))) if label == "high"]
+    parts = [table.iloc[[row]] for row in where[: len(DIFFERENT)]]
+    requests = [Request(**common, **own) for own in DIFFERENT]
+    alone = [explainer.solve(part, request) for part, request in zip(parts, requests, strict=True)]
+    together = _together(explainer, list(zip(parts, requests, strict=True)))
+    assert [_undated(result) for result in together] == [_undated(result) for result in alone]
+
+
+def test_only_what_rows_cannot_bring_along_keeps_requests_apart(explainer: cp.Explainer) -> None:
+    def key(**asked: Any) -> tuple[str, Any]:
+        common, own = split(Request(**asked), explainer, 1)
+        return common.key, own is None
+
+    apart = [{}, {"plans": 2}, {"paths": "end"}, {"max_changes": 2}, {"method": "nearest"}, {"rules": ("debt <= 3",)}]
+    assert len({key(**asked) for asked in apart}) == len(apart)
+    assert {key(**{name: value for name, value in own.items() if name != "row_constraints"}) for own in DIFFERENT} == {
+        key()
+    }
+    assert key(method="nearest", lock=("debt",)) != key(method="nearest")
+
+
+def test_a_large_request_lets_others_in_between(explainer: cp.Explainer, table: pd.DataFrame) -> None:
+    jobs: list[int] = []
+
+    async def scenario(dispatcher: Dispatcher) -> bool:
+        dispatcher.on_batch = lambda kind, batch: jobs.append(batch.rows)
+        request = Request("low", paths="end", plans=2)
+        large = asyncio.create_task(dispatcher.explain_json("people", table.head(60), request))
+        while not jobs:
+            await asyncio.sleep(0.01)
+        await dispatcher.explain_json("people", table.tail(1), Request("low"))
+        done = large.done()
+        assert len(await large) == 60
+        return done
+
+    assert not _run({"people": explainer}, scenario)
+    assert len(jobs) > 3

@@ -16,11 +16,12 @@ from starlette.websockets import WebSocket
 
 from counterpath.service.guard import Guard, check_address
 from counterpath.service.settings import Settings
+from counterpath.service.throttle import Throttle
 from counterpath.utils.errors import InputError
 
 from .conftest import served
 
-TOKEN = "s3cret-täken"
+TOKEN = "s3cret-täken-of-many-different-letters"
 LIMIT = 1000
 
 
@@ -80,11 +81,11 @@ STRANGE = ["evil.example", "localhost.evil.example", "127.0.0.1.evil", "10.0.0.1
 def test_other_hosts_do_not(open_to_us: httpx.Client, host: str) -> None:
     response = open_to_us.get("/healthz", headers={"Host": host})
     assert response.status_code == 421
-    assert response.json()["error"]["code"] == "wrong_host"
+    assert response.json()["code"] == "wrong_host"
 
 
 def test_a_service_for_all_addresses_is_called_by_any_address_but_by_no_strange_name() -> None:
-    with served(_app(host="0.0.0.0", token="t")) as address:
+    with served(_app(host="0.0.0.0", token=TOKEN)) as address:
         statuses = [
             httpx.get(f"{address}/healthz", headers={"Host": host}).status_code
             for host in ("192.168.1.7:8000", "[fe80::1]", "evil.example")
@@ -167,7 +168,7 @@ def test_a_body_may_be_so_large_and_no_larger(open_to_us: httpx.Client) -> None:
     chunks = open_to_us.post("/page", content=(b"x" * 100 for _ in range(11)))  # of which it is not announced how many
     for response in (announced, chunks):
         assert response.status_code == 413
-        assert response.json()["error"]["code"] == "too_large"
+        assert response.json()["code"] == "too_large"
     assert open_to_us.post("/page", content=(b"x" * 100 for _ in range(10))).json() == {"size": LIMIT}
 
 
@@ -196,7 +197,7 @@ def test_responses_have_headers_that_keep_browsers_from_guessing(open_to_us: htt
 def test_an_address_that_others_reach_needs_a_token(host: str) -> None:
     with pytest.raises(InputError, match="there is no --token"):
         check_address(Settings(host=host))
-    check_address(Settings(host=host, token="x"))
+    check_address(Settings(host=host, token=TOKEN))
     with pytest.raises(InputError, match="the token is empty"):
         check_address(Settings(host=host, token=" "))
 
@@ -208,4 +209,94 @@ def test_an_address_of_this_machine_needs_none(host: str) -> None:
 
 def test_a_failure_is_json(open_to_us: httpx.Client) -> None:
     response = open_to_us.post("/v1/echo", content=b"x")
-    assert json.loads(response.content)["error"].keys() == {"code", "message", "details", "id"}
+    assert response.headers["content-type"] == "application/problem+json"
+    assert json.loads(response.content).keys() == {"type", "title", "status", "detail", "code", "errors", "id"}
+
+
+def test_long_polling_of_other_sites_is_refused(open_to_us: httpx.Client) -> None:
+    """By GET, too: whose answer names the origin, so that its pages may read it."""
+    path = "/_nicegui_ws/socket.io/?EIO=4&transport=polling"
+    for headers, status in (({"Origin": "http://evil.example"}, 403), ({"Origin": "null"}, 403), ({}, 404)):
+        response = open_to_us.get(path, headers=headers)
+        assert response.status_code == status
+        assert "access-control-allow-origin" not in response.headers
+
+
+@pytest.mark.parametrize(
+    ("token", "good"),
+    [
+        ("x", False),
+        ("correct horse", False),
+        ("ab" * 50, False),
+        ("0123456789abcdef" * 2, True),
+        ("AbCdEfGhIjKlMnOpQrStU1", True),
+        ("AbCdEfGhIjKlMnOp", False),
+    ],
+)
+def test_a_token_is_hard_to_guess_or_refused(token: str, good: bool) -> None:
+    for host in ("0.0.0.0", "127.0.0.1"):
+        if good:
+            check_address(Settings(host=host, token=token))
+        else:
+            with pytest.raises(InputError, match="token_urlsafe"):
+                check_address(Settings(host=host, token=token))
+
+
+def test_a_browser_signs_in_by_a_form() -> None:
+    page = {"Accept": "text/html"}
+    with served(_app(token=TOKEN, port=1235)) as address, httpx.Client(base_url=address) as client:
+        asked = client.get("/page", headers=page)
+        assert asked.status_code == 401
+        assert asked.headers["content-type"].startswith("text/html")
+        assert 'name="next" value="/page"' in asked.text
+        assert client.get("/page").headers["content-type"] == "application/problem+json"
+        assert client.get("/v1/echo", headers=page).headers["content-type"] == "application/problem+json"
+        wrong = client.post("/login", data={"token": "wrong", "next": '/page"><script>'})
+        assert wrong.status_code == 401
+        assert "This is not the token." in wrong.text
+        assert "<script>" not in wrong.text
+        assert (
+            client.post("/login", data={"token": TOKEN}, headers={"Origin": "http://evil.example"}).status_code == 403
+        )
+        right = client.post("/login", data={"token": TOKEN, "next": "//evil.example/page"})
+        assert (right.status_code, right.headers["location"]) == (303, "/page")
+        assert client.get("/page", headers=page).status_code == 200
+        assert client.post("/login", data={"token": "x" * 5000}).status_code == 413
+
+
+def test_wrong_tokens_are_throttled_and_the_right_one_is_not() -> None:
+    with served(_app(token=TOKEN, tries=3)) as address, httpx.Client(base_url=address) as client:
+        wrong = [client.get("/page", headers={"Authorization": f"Bearer {n}"}) for n in range(5)]
+        assert [response.status_code for response in wrong] == [401, 401, 401, 429, 429]
+        assert int(wrong[-1].headers["retry-after"]) <= 20
+        assert client.post("/login", data={"token": "wrong"}).status_code == 429
+        assert client.get("/page", headers={"Authorization": f"Bearer {TOKEN}".encode()}).status_code == 200
+        assert client.get("/page").status_code == 401, "who presents none has not tried"
+
+
+def test_each_client_may_ask_so_often() -> None:
+    with served(_app(rate=1)) as address, httpx.Client(base_url=address) as client:
+        found = [client.get("/v1/echo") for _ in range(6)]
+        assert [response.status_code for response in found[:3]] == [200, 200, 200]
+        assert found[-1].status_code == 429
+        assert found[-1].json()["code"] == "too_often"
+        assert int(found[-1].headers["retry-after"]) == 1
+        assert client.get("/healthz").status_code == 200
+
+
+def test_headers_that_come_in_one_piece_are_limited_too() -> None:
+    with served(_app(header_bytes=2000)) as address:
+        assert httpx.get(f"{address}/page", headers={"X-A": "a" * 1500}).status_code == 200
+        assert httpx.get(f"{address}/page", headers={"X-A": "a" * 2500}).status_code == 431
+
+
+def test_a_throttle_fills_at_its_rate_and_forgets_who_came_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    throttle = Throttle(2, 4, clock=lambda: now)
+    assert [throttle.take("a") for _ in range(5)] == [0, 0, 0, 0, 0.5]
+    assert throttle.take("b") == 0
+    now = 1.0
+    assert [throttle.take("a") for _ in range(3)] == [0, 0, 0.5]
+    monkeypatch.setattr("counterpath.service.throttle._MOST_CLIENTS", 2)
+    throttle.take("c")
+    assert len(throttle._left) == 2

@@ -2,8 +2,10 @@
 
 import contextlib
 import importlib.util
+import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -145,7 +147,7 @@ def test_the_documentation_loads_from_the_service_alone(running: Service) -> Non
         page.get_by_role("button", name="Execute").click()
         page.locator(".responses-table.live-responses-table .response-col_status").get_by_text("200").wait_for()
     assert problems == []
-    assert f"{running.address}/v1/models/loans:explain" in loaded
+    assert [url for url in loaded if url.startswith(f"{running.address}/v1/models/loans:explain")]
     assert [url for url in loaded if not url.startswith((running.address, "data:", "blob:"))] == []
 
 
@@ -183,12 +185,75 @@ def test_it_does_not_wait_for_longer_than_its_grace(model_folder: Path, rows: li
 
 @pytest.mark.slow
 def test_ctrl_c_and_a_token_from_the_environment(model_folder: Path) -> None:
-    with serving(model_folder, "--host", "0.0.0.0", COUNTERPATH_TOKEN="s3cret") as service:
+    with serving(model_folder, "--host", "0.0.0.0", COUNTERPATH_TOKEN="a-token-of-32-Letters-and-digits") as service:
         address = service.address.replace("0.0.0.0", "127.0.0.1")
         assert httpx.get(f"{address}/v1/models").status_code == 401
-        assert httpx.get(f"{address}/v1/models", headers={"Authorization": "Bearer s3cret"}).status_code == 200
+        assert (
+            httpx.get(
+                f"{address}/v1/models", headers={"Authorization": "Bearer a-token-of-32-Letters-and-digits"}
+            ).status_code
+            == 200
+        )
         service.process.send_signal(signal.SIGINT)
         assert service.process.wait(30) == 130
+
+
+def test_models_are_read_again_on_sighup_and_jobs_outlive_the_process(
+    model_folder: Path, rows: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    folder = shutil.copytree(model_folder, tmp_path / "model")
+    with serving(folder, "--jobs", str(tmp_path / "jobs")) as service:
+        before = httpx.get(f"{service.address}/v1/models/loans").json()["digest"]
+        explainer = counterpath.load(folder)
+        explainer.max_steps += 1
+        explainer.save(folder)
+        service.process.send_signal(signal.SIGHUP)
+        deadline = time.monotonic() + 60
+        while (after := httpx.get(f"{service.address}/v1/models/loans").json()["digest"]) == before:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        answer = httpx.post(f"{service.address}/v1/models/loans:predict", json={"rows": rows[:1]})
+        assert answer.headers["counterpath-model-digest"] == after
+        (folder / "manifest.json").write_text("{}")  # what tells models apart is in there
+        service.process.send_signal(signal.SIGHUP)
+        while not any("cannot be loaded again" in line for line in service.said):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert httpx.get(f"{service.address}/v1/models/loans").json()["digest"] == after
+        logged = [json.loads(line) for line in service.said if '"counterpath.access"' in line]
+        assert {line["path"] for line in logged} == {"/v1/models/loans", "/v1/models/loans:predict"}
+
+
+@pytest.mark.slow
+def test_several_workers_answer_behind_one_port(model_folder: Path, rows: list[dict[str, Any]]) -> None:
+    with serving(model_folder, "--workers", "2") as service:
+        deadline = time.monotonic() + 120
+        children = Path(f"/proc/{service.process.pid}/task/{service.process.pid}/children")
+        workers = [int(number) for number in children.read_text().split()]
+        assert len(workers) == 2
+
+        def answers() -> bool:
+            with contextlib.suppress(httpx.TransportError):
+                return httpx.get(f"{service.address}/readyz", timeout=60).status_code == 200
+            return False
+
+        while not answers():
+            assert time.monotonic() < deadline
+        started = httpx.post(
+            f"{service.address}/v1/models/loans:explain?async=true", json={"rows": rows[:3]}, timeout=60
+        )
+        job = f"{service.address}{started.headers['location']}"
+        while httpx.get(job, timeout=60).json()["status"] != "done":  # whichever of them is asked
+            assert time.monotonic() < deadline
+        time.sleep(10)  # a worker that ends at once would not be started again
+        os.kill(workers[0], signal.SIGKILL)
+        while str(workers[0]) in children.read_text().split() or len(children.read_text().split()) < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        while not answers():
+            assert time.monotonic() < deadline
+        service.process.send_signal(signal.SIGTERM)
+        assert service.process.wait(60) == 0
 
 
 MISTAKES = [
@@ -200,8 +265,14 @@ MISTAKES = [
     (("MODEL", "--queue", "0"), "--queue must be a positive number"),
     (("MODEL", "--time-limit", "400"), "--time-limit 400 is more than --longest 300"),
     (("MODEL", "b=MODEL", "--model", "json:loads"), "--model is the model of one MODEL"),
+    (("MODEL", "--token", "x"), "the token has 1 characters"),
+    (("MODEL", "--log", "xml"), "--log"),
+    (("MODEL", "--rate", "-1"), "--rate is -1"),
     (("MODEL", "--device", "abacus"), "unknown device 'abacus'"),
-    (("MODEL", "--host", "203.0.113.1", "--token", "x"), "cannot listen at http://203.0.113.1:8000"),
+    (
+        ("MODEL", "--host", "203.0.113.1", "--token", "a-token-of-32-Letters-and-digits"),
+        "cannot listen at http://203.0.113.1:8000",
+    ),
 ]
 
 

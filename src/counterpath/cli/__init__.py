@@ -11,7 +11,24 @@ from typing import Annotated
 import typer
 
 from counterpath import __version__
-from counterpath.cli import app, batch, bench, datasets, demo, evaluate, explain, fit, recheck, reproduce, schema, serve
+from counterpath.cli import (
+    app,
+    audit,
+    batch,
+    bench,
+    datasets,
+    demo,
+    doctor,
+    evaluate,
+    explain,
+    fit,
+    leaderboard,
+    mcp,
+    recheck,
+    reproduce,
+    schema,
+    serve,
+)
 from counterpath.cli.output import fail, say
 from counterpath.utils.errors import CounterpathError
 
@@ -37,10 +54,14 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "evaluate": evaluate.evaluate,
     "batch": batch.batch,
     "recheck": recheck.recheck,
+    "audit": audit.audit,
     "reproduce": reproduce.reproduce,
     "bench": bench.bench,
+    "leaderboard": leaderboard.leaderboard,
     "serve": serve.serve,
     "app": app.app,
+    "mcp": mcp.mcp,
+    "doctor": doctor.doctor,
 }
 _commands = typer.Typer(
     no_args_is_help=True,

@@ -64,12 +64,14 @@ def explain(
         result = explainer.solve(table, given.request(explainer))
     else:
         result = explainer.repeat(given.recorded, table)
+    baselines = output.baseline(explainer, result, table) if is_report else {}
     if rejected_only:
         result = result.rejected()
+        baselines = {method: found.rejected() for method, found in baselines.items()}
     if out is None:
         show(result.to_text(steps))
     elif is_report:
-        report.write(result, out, output.baseline(explainer, result, table), model_folder, rows)
+        report.write(result, out, baselines, model_folder, rows)
     elif out == STANDARD_OUTPUT:
         stream_csv(result.to_frame(), sys.stdout)
     else:

@@ -21,6 +21,9 @@ def reproduce(
     as_printed: Annotated[
         bool, typer.Option("--as-printed", help="Adult and GMC: the settings of the paper's appendix to the letter.")
     ] = False,
+    methods: Annotated[
+        str | None, typer.Option(help="Surface: only these methods, separated by commas; by default all.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for results.json, tables and figures.")] = None,
 ) -> None:
     """Run an experiment of the paper, or digits. A run that was cut off goes on where it was."""
@@ -33,6 +36,9 @@ def reproduce(
     if as_printed and experiment not in tabular.EXPERIMENTS:
         raise InputError(f"--as-printed is for {' and '.join(tabular.EXPERIMENTS)}: the appendix has no others")
     settings |= {"as_printed": True} if as_printed else {}
+    if methods is not None and experiment != "surface":
+        raise InputError("--methods is for surface: the tables of the others have all their methods")
+    settings |= {} if methods is None else {"methods": tuple(methods.split(","))}
     if damping is not None and experiment == "digits":
         raise InputError("--damping is for surface, adult and gmc: the digits are explained as a user's table is")
     if experiment == "surface":

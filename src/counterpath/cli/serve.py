@@ -3,15 +3,26 @@
 import os
 import signal
 import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeAlias
 
 import typer
 
 from counterpath.cli import options
 from counterpath.cli.output import say
-from counterpath.utils.errors import InputError, require
+from counterpath.utils.errors import InputError, choose, require
 
+if TYPE_CHECKING:
+    from counterpath.explainer.explainer import Explainer
+    from counterpath.service.dispatcher import Dispatcher
+    from counterpath.service.identity import Identity
+    from counterpath.service.settings import Settings
+
+Loaded: TypeAlias = "tuple[Explainer, Identity, Mapping[str, Any]]"
+LOGS = ("json", "text", "none")
 TOKEN = "COUNTERPATH_TOKEN"
 
 
@@ -38,26 +49,46 @@ def serve(
     time_limit: Annotated[float, typer.Option(help="How many seconds a request may take that does not say.")] = 60.0,
     longest: Annotated[float, typer.Option(help="How many seconds a request may ask for.")] = 300.0,
     grace: Annotated[float, typer.Option(help="How long requests may still take when the service is stopped.")] = 30.0,
+    jobs: Annotated[Path | None, typer.Option(help="Folder of jobs, which outlive the process there.")] = None,
+    jobs_size: Annotated[int, typer.Option(help="How many bytes jobs may take together.")] = 1 << 30,
+    jobs_kept: Annotated[float, typer.Option(help="How many seconds a job is kept after it has ended.")] = 3600.0,
+    connections: Annotated[int, typer.Option(help="How many connections may be open.")] = 512,
+    rate: Annotated[
+        float, typer.Option(help="How many requests a second a client may send on average; 0 for any number.")
+    ] = 100.0,
+    workers: Annotated[int, typer.Option(help="How many processes answer behind the one port.")] = 1,
+    log: Annotated[str, typer.Option(help="How to log to standard error: json, text, or none for problems only.")] = (
+        "json"
+    ),
+    traces: Annotated[
+        bool, typer.Option("--traces", help="Send traces to OpenTelemetry, where OTEL_EXPORTER_OTLP_ENDPOINT says.")
+    ] = False,
     model: options.UserModel = None,
     device: options.Device = "auto",
 ) -> None:
     """Offer explanations and predictions over HTTP, as JSON. They are described at /docs.
 
-    It stops on SIGTERM or Ctrl-C: requests that were taken are answered, others get the status 503.
+    It stops on SIGTERM or Ctrl-C: requests that were taken are answered, others get the status 503. On SIGHUP it reads
+    its models again.
     """
-    options.check_positive(queue=queue, batch=batch, rows=rows, body=body, time_limit=time_limit, longest=longest)
     options.check_port(port)
-    if time_limit > longest:
-        raise InputError(
-            f"--time-limit {time_limit:g} is more than --longest {longest:g}, the most that a request may ask for"
-        )
-    for library in ("fastapi", "uvicorn", "prometheus_client", "fastapi_offline"):
-        require(library, "app", "the service")
-    import logging
-
-    from counterpath.explainer.explainer import Explainer
-    from counterpath.service import api, guard, server
-    from counterpath.service.dispatcher import Dispatcher
+    _check(
+        {
+            "queue": queue,
+            "batch": batch,
+            "rows": rows,
+            "body": body,
+            "jobs_size": jobs_size,
+            "workers": workers,
+            "connections": connections,
+            "jobs_kept": jobs_kept,
+            "time_limit": time_limit,
+            "longest": longest,
+        },
+        rate,
+        log,
+    )
+    from counterpath.service import guard, logs, tracing
     from counterpath.service.settings import Settings
     from counterpath.utils.devices import resolve_device
 
@@ -73,24 +104,125 @@ def serve(
         time_limit=time_limit,
         longest=longest,
         grace=grace,
+        jobs=jobs,
+        job_bytes=jobs_size,
+        job_seconds=jobs_kept,
+        connections=connections,
+        rate=rate or None,
+        traces=traces,
     )
     guard.check_address(settings)
     resolve_device(device)
     folders, user_model = folders_by_name(models), options.user_model(model)
     if user_model is not None and len(folders) > 1:
         raise InputError("--model is the model of one MODEL; several were given")
-    explainers = {name: Explainer.load(folder, model=user_model, device=device) for name, folder in folders.items()}
-    for explainer in explainers.values():
-        explainer.progress = False
-    dispatcher = Dispatcher(explainers, settings)
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING)
-    stopped_by = server.run(
-        api.create(dispatcher, settings),
-        dispatcher,
-        settings,
-        lambda address: say(f"serving {', '.join(folders)} at {address} (see {address}/docs)"),
-    )
-    leave(130 if stopped_by == signal.SIGINT else 0, is_busy=dispatcher.busy)
+    logs.configure("text" if log == "none" else log, access=log != "none")
+    if traces:
+        tracing.configure()
+    loading = Loading(folders, user_model, device)
+    code, is_busy = _look_after(workers, settings, folders) if workers > 1 else _serve(settings, loading)
+    leave(code, is_busy=is_busy)
+
+
+def _check(positive: dict[str, float], rate: float, log: str) -> None:
+    """Raise an error unless numbers and words are what they may be, and what it takes is installed."""
+    options.check_positive(**positive)
+    if positive["time_limit"] > positive["longest"]:
+        raise InputError(
+            f"--time-limit {positive['time_limit']:g} is more than --longest {positive['longest']:g}, the most that a "
+            "request may ask for"
+        )
+    choose("--log", log, dict.fromkeys(LOGS))
+    if rate < 0:
+        raise InputError(f"--rate is {rate:g}; expected requests a second, or 0 for any number")
+    for library in ("fastapi", "uvicorn", "prometheus_client", "fastapi_offline"):
+        require(library, "app", "the service")
+
+
+def _serve(settings: "Settings", loading: "Loading") -> tuple[int, bool]:
+    """Serve in this process; its exit code, and whether something still runs."""
+    from counterpath.service import api, server, workers
+    from counterpath.service.dispatcher import Dispatcher
+
+    dispatcher = Dispatcher({}, settings)
+    loading.put_into(dispatcher, loading.read())
+    app, listening = api.create(dispatcher, settings), workers.inherited()
+
+    def reload() -> Callable[[], None]:
+        found = loading.read()
+
+        def put_in() -> None:
+            loading.put_into(dispatcher, found)
+            for name in found:
+                api.publish(app, name)
+
+        return put_in
+
+    def announce(address: str) -> None:
+        if listening is None:
+            say(f"serving {', '.join(loading.folders)} at {address} (see {address}/docs)")
+
+    stopped_by = server.run(app, dispatcher, settings, announce, reload=reload, listening=listening)
+    return (130 if stopped_by == signal.SIGINT else 0), dispatcher.busy
+
+
+def _look_after(count: int, settings: "Settings", folders: dict[str, Path]) -> tuple[int, bool]:
+    """Have several processes serve, and share a folder of jobs; as `_serve`."""
+    from counterpath.service import server, workers
+
+    listening = server.listen(settings)
+    address = server.address(settings.host, listening.getsockname()[1])
+    with tempfile.TemporaryDirectory(prefix="counterpath-jobs-") as folder:
+        own = [] if settings.jobs is not None else ["--jobs", folder]
+        stopped_by = workers.look_after(
+            count,
+            listening,
+            [*sys.argv[1:], "--workers", "1", *own],
+            settings.grace,
+            lambda: say(f"serving {', '.join(folders)} at {address} (see {address}/docs)"),
+        )
+    return (130 if stopped_by == signal.SIGINT else 0), False
+
+
+@dataclass
+class Loading:
+    """Reads model directories, those that have changed since they were read before.
+
+    Attributes:
+        folders: By name.
+        model: The explained model, if it is the user's.
+        device: Where to compute.
+        known: What tells those from others that were read, by name.
+    """
+
+    folders: dict[str, Path]
+    model: Any
+    device: str
+    known: dict[str, str] = field(default_factory=dict)
+
+    def read(self) -> "dict[str, Loaded]":
+        """What has changed: the explainers, which they are, and what each answers to the example of its description."""
+        from counterpath.explainer.explainer import Explainer
+        from counterpath.fitting.persistence import fingerprint
+        from counterpath.service.answers import example_answers
+        from counterpath.service.identity import Identity
+
+        found: dict[str, Loaded] = {}
+        for name, folder in self.folders.items():
+            digest = fingerprint(folder)
+            if self.known.get(name) == digest:
+                continue
+            explainer = Explainer.load(folder, model=self.model, device=self.device)
+            explainer.progress = False
+            found[name] = explainer, Identity.of(explainer, folder), example_answers(name, explainer)
+        self.known |= {name: identity.model.removeprefix("sha256:") for name, (_, identity, _) in found.items()}
+        return found
+
+    def put_into(self, dispatcher: "Dispatcher", found: "dict[str, Loaded]") -> None:
+        """Have them answer."""
+        for name, (explainer, identity, answers) in found.items():
+            dispatcher.replace(name, explainer, identity)
+            dispatcher.examples[name] = answers
 
 
 def leave(code: int, *, is_busy: bool) -> NoReturn:

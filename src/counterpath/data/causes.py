@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from counterpath.data.expressions import Expression, quoted
-from counterpath.data.rule_language import parse_rule
-from counterpath.data.rules import Derived
+from counterpath.data.rules.expressions import Expression, quoted
+from counterpath.data.rules.kinds import Derived
+from counterpath.data.rules.language import parse_rule
 from counterpath.data.schema import KINDS, Schema
 from counterpath.utils.errors import InputError, choose
 

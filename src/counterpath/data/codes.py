@@ -1,6 +1,8 @@
 """Which numbers of a column are codes, such as -9 for "no record" and 999 for "unknown", and no measurements."""
 
 import re
+from collections import Counter
+from collections.abc import Collection, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +24,7 @@ For the 99,999 of Adult's capital gain it is 1.4 and 8: these are real gains of 
 hundred samples of 1,000 of these rows it is taken for a code in four)."""
 
 
-def suggest_codes(values: NDArray[np.float64]) -> tuple[float, ...]:
+def suggest_codes(values: NDArray[np.float64], known: Collection[float] = ()) -> tuple[float, ...]:
     """The numbers of a column that are no measurements, in order; none where that is doubtful.
 
     They are written as codes usually are, few, and in more than one row; all others are at least two different numbers.
@@ -33,29 +35,59 @@ def suggest_codes(values: NDArray[np.float64]) -> tuple[float, ...]:
 
     Args:
         values: Finite numbers.
+        known: Codes of other columns: here they may be in one row, and however large the gaps between the others are.
     """
-    different, counts = np.unique(values, return_counts=True)
-    if len(values) < _FEWEST_ROWS:
+    return _suggested(*np.unique(values, return_counts=True), known)
+
+
+def shared_codes(columns: Iterable[NDArray[np.float64]]) -> frozenset[float]:
+    """What is a code in some column of a table, where a number that is by itself in each of several is repeated, too.
+
+    A small sample has few rows with a code, and a row that has one has it in all columns of the same source: of 2,000
+    rows of Give Me Some Credit four have a 98, each in all three columns of past dues.
+
+    Args:
+        columns: Finite numbers of each.
+    """
+    found: set[float] = set()
+    alone: Counter[float] = Counter()
+    for values in columns:
+        different, counts = np.unique(values, return_counts=True)
+        repeated = _suggested(different, counts)
+        found |= set(repeated)
+        alone.update(() if repeated else _suggested(different, counts + 1))  # codes, were they in another row
+    return frozenset(found | {code for code, count in alone.items() if count >= _REPEATED})
+
+
+def _suggested(
+    different: NDArray[np.float64], counts: NDArray[np.int64], known: Collection[float] = ()
+) -> tuple[float, ...]:
+    """As `suggest_codes`, of different numbers in order, and in how many rows each is."""
+    if counts.sum() < _FEWEST_ROWS:
         return ()
-    below = _first(different, counts, negative=True)
-    above = _first(-different[below:][::-1], counts[below:][::-1], negative=False)
+    below = _first(different, counts, known, negative=True)
+    above = _first(-different[below:][::-1], counts[below:][::-1], {-code for code in known}, negative=False)
     return (*different[:below].tolist(), *different[len(different) - above :].tolist())
 
 
-def _first(different: NDArray[np.float64], counts: NDArray[np.int64], *, negative: bool) -> int:
+def _first(
+    different: NDArray[np.float64], counts: NDArray[np.int64], known: Collection[float], *, negative: bool
+) -> int:
     """How many of the first different numbers are codes.
 
     Args:
         different: Numbers in order, from the side to look at.
         counts: In how many rows each is.
+        known: Codes of other columns.
         negative: Whether all negative ones are codes if they look like it, however near to the others.
     """
     for count in range(min(_MOST, len(different) - 2), 0, -1):
         codes, rest = different[:count], different[count:]
         classic = all(_CLASSIC.fullmatch(f"{code if negative else -code:.12g}") for code in codes)
-        if not classic or counts[:count].sum() < _REPEATED:
+        elsewhere = all(code in known for code in codes.tolist())
+        if not classic or (counts[:count].sum() < _REPEATED and not elsewhere):
             continue
-        needed = max(_APART * (rest[-1] - rest[0]), _GAPS * np.diff(rest).max())
+        needed = max(_APART * (rest[-1] - rest[0]), 0.0 if elsewhere else _GAPS * np.diff(rest).max())
         if (negative and codes[-1] < 0 <= rest[0]) or rest[0] - codes[-1] >= needed:
             return count
     return 0

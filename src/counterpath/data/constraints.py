@@ -16,12 +16,13 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from counterpath.data.axes import EMPTY, GRID, MixedAxes, OneHotAxes
 from counterpath.data.causes import Causes, parse_causes
-from counterpath.data.encoding import EMPTY, GRID, Encoder, MixedAxes, OneHotAxes
-from counterpath.data.rule_checks import check_consistent
-from counterpath.data.rule_language import parse_rules
-from counterpath.data.rules import Derived
-from counterpath.data.ruleset import RuleSet
+from counterpath.data.encoding import Encoder
+from counterpath.data.rules.checks import check_consistent
+from counterpath.data.rules.kinds import Derived
+from counterpath.data.rules.language import parse_rules
+from counterpath.data.rules.ruleset import RuleSet
 from counterpath.data.schema import KINDS, Feature, Number, Schema
 from counterpath.data.tables import to_numbers
 from counterpath.data.times import DATE, as_days, day_text
@@ -554,7 +555,7 @@ def _note(hopeless: dict[int, str], rows: Bool[Tensor, "n"], column: pd.Series, 
     for row in rows.nonzero()[:, 0].tolist():
         value = column.iloc[row]
         plain = value.item() if isinstance(value, np.generic) else value
-        hopeless.setdefault(row, f"{column.name} is {plain!r}, {why}.")
+        hopeless.setdefault(row, f"{column.name} is {'missing' if pd.isna(plain) else repr(plain)}, {why}.")
 
 
 def _is_like(example: Any, value: Any) -> bool:

@@ -3,7 +3,7 @@
 import math
 import re
 import warnings
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -13,10 +13,10 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from counterpath.data.codes import suggest_codes
+from counterpath.data.codes import shared_codes, suggest_codes
 from counterpath.data.schema import ANY, KINDS, OBSERVED, PLACES, Feature, Number, Schema, check_attributes, with_days
 from counterpath.data.tables import is_number, refuse, to_pandas
-from counterpath.data.times import DATE, DURATION, is_text, kind_of, text_format, to_days
+from counterpath.data.times import DATE, DURATION, is_text, kind_of, nearly_format, text_format, to_days
 from counterpath.utils.errors import CounterpathWarning, InputError, choose
 
 SKEWNESS = 2.0
@@ -55,8 +55,9 @@ def infer(
     - Continuous numbers have as many decimals as the column; where that is more than four, a hundredth of the middle
       half of the column is resolved.
     - Numbers ≥ 0 whose skewness E[(x − μ)³]/σ³ is above 2, and smaller after log1p, are transformed by it.
-    - Dates and times are dates, in days, and immutable; so is text in which every value is one, in one format. Where
-      they are all at midnight, or go over months, a date that changes is one at midnight. Timedeltas are durations.
+    - Dates and times are dates, in days, and immutable; so is text in which every value is one, in one format; where
+      nearly every value is, the others are named in an error. Where they are all at midnight, or go over months, a
+      date that changes is one at midnight. Timedeltas are durations.
     - Numbers that stand for something else than a measurement, such as -9 among counts, are codes; see `suggest_codes`.
     - Columns without values, and those that identify rows, are left out, and a warning says so: text with more than 20
       different values, or whole numbers or text under a name such as "customer_id", with another one in most rows.
@@ -126,14 +127,17 @@ def _read(
     features: list[Feature] = []
     left_out: dict[str, str] = {}
     problems: dict[str, str] = {}
+    codes = shared_codes(_finite(frame[name]) for name in frame.columns if _is_number(frame[name]))
     for name in frame.columns:
         present = _plain(frame[name].dropna())
-        why = "" if name in kept else _no_feature(present)
-        if why:
-            left_out[name] = why
-            continue
         try:
-            features.append(_feature(present, overrides.get(name, {})))
+            if name not in overrides:
+                _refuse_stray_texts(present)
+            why = "" if name in kept else _no_feature(present)
+            if why:
+                left_out[name] = why
+                continue
+            features.append(_feature(present, overrides.get(name, {}), codes))
         except InputError as error:
             problems[name] = str(error)
     return features, left_out, problems
@@ -217,8 +221,16 @@ def _no_feature(present: pd.Series) -> str:
     return f"identifies rows: {different} different values in {len(present)} rows"
 
 
-def _feature(present: pd.Series, overrides: Mapping[str, Any]) -> Feature:
-    """The feature that the values of a column suggest, with some attributes overridden."""
+def _refuse_stray_texts(present: pd.Series) -> None:
+    """Raise an error where nearly all texts are dates in one format: what is none would make them categories."""
+    if form := nearly_format(present):
+        which = f"overrides={{{present.name!r}: {{'kind': 'categorical'}}}}"
+        problem = f"is not a date in the format {form}, which nearly all others are; correct it, or say {which}"
+        refuse(present, np.isnan(to_days(present, DATE, form)), problem)
+
+
+def _feature(present: pd.Series, overrides: Mapping[str, Any], known: Collection[float]) -> Feature:
+    """The feature that the values of a column suggest, with some attributes overridden; some codes may be known."""
     name = str(present.name)
     if present.empty:
         raise InputError("it has only missing values")
@@ -229,7 +241,7 @@ def _feature(present: pd.Series, overrides: Mapping[str, Any]) -> Feature:
     if options.times:
         own = _times(present, kind, overrides)
     elif options.categories is None:
-        codes = overrides.get("codes", _codes(present))
+        codes = overrides.get("codes", _codes(present, known))
         present = present[~present.isin(list(codes))] if codes else present
         own = {"codes": codes, "transform": _transform(present), **_legal_numbers(present, kind, overrides)}
     elif options.values and "categories" not in overrides:
@@ -243,7 +255,8 @@ def _feature(present: pd.Series, overrides: Mapping[str, Any]) -> Feature:
 
 def _times(present: pd.Series, kind: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
     """What dates or durations suggest: how text is written, and whether answers have a time of day; dates stay."""
-    form = overrides.get("format", "" if kind == DURATION or kind_of(present) else text_format(present))
+    known = kind == DURATION or kind_of(present) is not None
+    form = overrides.get("format", "" if known else text_format(present) or nearly_format(present))
     days = to_days(present, kind, form)
     refuse(
         present, np.isnan(days), f"is not a {kind}; say how they are written: overrides={{…: {{'format': '%Y-%m-%d'}}}}"
@@ -254,12 +267,21 @@ def _times(present: pd.Series, kind: str, overrides: Mapping[str, Any]) -> dict[
     return {"format": form, "immutable": kind == DATE, "step": 1 if by_day and free else None}
 
 
-def _codes(present: pd.Series) -> dict[float, str]:
-    """Numbers of a column that are no measurements, as far as one can see."""
-    if not pd.api.types.is_any_real_numeric_dtype(present.dtype):
+def _codes(present: pd.Series, known: Collection[float]) -> dict[float, str]:
+    """Numbers of a column that are no measurements, as far as one can see, or as is known from other columns."""
+    if not _is_number(present):
         return {}
-    values = present.to_numpy(dtype=np.float64)
-    return {code: f"code {code:g}" for code in suggest_codes(values[np.isfinite(values)])}
+    return {code: f"code {code:g}" for code in suggest_codes(_finite(present), known)}
+
+
+def _is_number(column: pd.Series) -> bool:
+    return pd.api.types.is_any_real_numeric_dtype(column.dtype)
+
+
+def _finite(column: pd.Series) -> NDArray[np.float64]:
+    """The numbers of a column that are there and finite."""
+    values: NDArray[np.float64] = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    return values[np.isfinite(values)]
 
 
 def _plain(present: pd.Series) -> pd.Series:

@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 
 from counterpath.data.constraints import Constraints, is_interval
-from counterpath.data.schema import Feature, Schema
+from counterpath.data.schema import KINDS, Feature, Schema
 from counterpath.data.tables import to_pandas
 from counterpath.utils.errors import InputError, RowsError, choose
 
@@ -76,13 +76,13 @@ def parse_row_constraints(schema: Schema, table: Any, index: pd.Index) -> tuple[
     if plain and len(frame) == len(index):
         frame = frame.set_axis(index)
     elif not frame.index.isin(index).all():
-        unknown = frame.index[~frame.index.isin(index)][0]
+        unknown = frame.index[~frame.index.isin(index)].tolist()[0]
         raise InputError(
             f"the table of constraints has the row {unknown!r}, which is not among the {len(index)} rows to explain; "
             "give it the labels of these rows, or one line for each in their order"
         )
     if frame.index.has_duplicates:
-        twice = frame.index[frame.index.duplicated()][0]
+        twice = frame.index[frame.index.duplicated()].tolist()[0]
         raise InputError(f"the table of constraints has the row {twice!r} twice; expected one line a row")
     found: dict[Any, Row] = {}
     reasons: dict[Any, str] = {}
@@ -142,7 +142,14 @@ def _range(feature: Feature, given: Mapping[str, Any]) -> list[Any]:
         return allowed.split("|") if isinstance(allowed, str) else list(allowed)
     if allowed is not None:
         raise InputError(f"feature {feature.name!r} has an order; expected {feature.name}.low and {feature.name}.high")
-    return [cell.item() if isinstance(cell, np.generic) else cell for cell in (low, high)]
+    ends = [cell.item() if isinstance(cell, np.generic) else cell for cell in (low, high)]
+    is_number = not feature.categories and not KINDS[feature.kind].times
+    if is_number:  # files of text have text
+        ends = [
+            _number(f"{feature.name}.{what}", end) if isinstance(end, str) else end
+            for what, end in zip(("low", "high"), ends, strict=True)
+        ]
+    return ends
 
 
 def _number(name: str, cell: Any) -> float:

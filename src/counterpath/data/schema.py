@@ -21,7 +21,7 @@ from counterpath.utils.errors import InputError, choose
 from counterpath.utils.files import write_json
 
 if TYPE_CHECKING:
-    from counterpath.data.rule_checks import Suggestion
+    from counterpath.data.rules.checks import Suggestion
 
 Number: TypeAlias = int | float
 
@@ -365,8 +365,8 @@ class Schema:
     def _parse_rules(self) -> tuple[str, ...]:
         if not self.rules:
             return ()
-        from counterpath.data.rule_checks import check_consistent  # they need this module
-        from counterpath.data.rule_language import parse_rules
+        from counterpath.data.rules.checks import check_consistent  # they need this module
+        from counterpath.data.rules.language import parse_rules
 
         rules = parse_rules(self, self.rules)
         check_consistent(self, rules)
@@ -381,8 +381,8 @@ class Schema:
         return () if causes is None else causes.texts
 
     def suggest_rules(self, table: Any) -> "tuple[Suggestion, ...]":
-        """Rules that nearly all rows of a table keep to, for a person to accept; see `rule_checks.suggest_rules`."""
-        from counterpath.data.rule_checks import suggest_rules
+        """Rules that nearly all rows of a table keep to, for a person to accept; see `rules.checks.suggest_rules`."""
+        from counterpath.data.rules.checks import suggest_rules
         from counterpath.data.tables import to_pandas
 
         return suggest_rules(self, to_pandas(table))

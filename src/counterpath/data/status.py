@@ -62,8 +62,8 @@ _TEXTS = {
     "try more steps, a lower confidence or another method.",
     StatusCode.OUT_OF_TIME: "The time ran out and the best point reached is returned; "
     "try a longer time limit, fewer rows or a faster method.",
-    StatusCode.UNKNOWN_CATEGORY: "The row has a category that was never seen in training, so it is returned unchanged; "
-    "correct the value, or fit again with rows that have it.",
+    StatusCode.UNKNOWN_CATEGORY: "The row has a category that was never seen in training, or no value at all, so it "
+    "is returned unchanged; correct the value, or fit again with rows that have it.",
     StatusCode.OUTSIDE: "The row is outside of what was asked for and cannot get there, so it is returned unchanged; "
     "widen the range, or unlock what has to change.",
     StatusCode.NO_OTHER_PLAN: "No further plan that differs from the ones before was found, so the row is returned "

@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 from counterpath.data.schema import KINDS, TRANSFORMS, Feature, Schema
-from counterpath.data.times import DATE, from_days, is_text, python_type, to_days
+from counterpath.data.times import example, from_days, is_text, python_type, to_days
 from counterpath.utils.errors import InputError, RowsError, choose
 
 STANDARD_INPUT = "-"
@@ -254,8 +254,8 @@ def to_numbers(column: pd.Series, feature: Feature) -> NDArray[np.float64]:
     missing = column.isna().to_numpy()
     if not feature.missing:
         problem = (
-            "is a missing value, and the training rows have none there; fill it in, drop the row, or fit the Explainer "
-            "with missing='impute'"
+            "is a missing value, and the training rows have none there; fill it in, drop the row, or fit to rows that "
+            "have gaps there, or with missing='impute'"
         )
         refuse(column, missing, problem)
     numbers: NDArray[np.float64] = np.full(len(column), np.nan)
@@ -359,8 +359,8 @@ def _numbers(column: pd.Series, feature: Feature) -> NDArray[np.float64]:
     if KINDS[feature.kind].times:
         days = to_days(column, feature.kind, feature.format)
         form = f" in the format {feature.format}" if feature.format else ""
-        example = "'2013-08-14'" if feature.kind == DATE else "'3 days 12:00:00'"
-        refuse(column, np.isnan(days), f"is not a {feature.kind}{form}; expected one such as {example}")
+        expected = f"expected one such as {example(feature.kind, feature.format)!r}"
+        refuse(column, np.isnan(days), f"is not a {feature.kind}{form}; {expected}")
         return days
     kind, transform = KINDS[feature.kind], TRANSFORMS[feature.transform]
     if not pd.api.types.is_any_real_numeric_dtype(column.dtype):

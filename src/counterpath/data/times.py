@@ -4,6 +4,7 @@ A date is the number of days since 1970-01-01 in UTC, or in no time zone where i
 Days are exact to a millisecond until the year 9999, and that is the resolution in which they come back at best.
 """
 
+from collections.abc import Iterator
 from datetime import date, timedelta
 from itertools import product
 from typing import Any
@@ -23,6 +24,8 @@ _DATES = ("%Y-%m-%d", "%Y/%m/%d", "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%d-%m-%Y"
 _TIMES = ("", *("".join(parts) for parts in product(" T", ("%H:%M", "%H:%M:%S", "%H:%M:%S.%f"), ("", "%z"))))
 _ISO = "ISO8601"
 _FEW = 5  # texts at which most formats fail, before all are read
+_SOME = 40  # texts by which formats are sorted out that hardly any of them has, before all are read
+_NEARLY = 0.95  # of the texts: where so many are dates in one format, the others are mistakes and not words
 
 
 def kind_of(present: pd.Series) -> str | None:
@@ -39,14 +42,35 @@ def text_format(present: pd.Series) -> str:
 
     Formats have separators, because eight digits may be anything; and month before day comes before day before month.
     """
-    if not len(present) or not isinstance(present.iloc[0], str) or not present.iloc[0][:1].isdigit():
-        return ""
-    if not is_text(present.dtype) and not all(isinstance(text, str) for text in present):
+    if not _all_text(present) or not present.iloc[0][:1].isdigit():
         return ""
     texts: pd.Series = pd.Series(present.unique(), dtype=object)
-    formats = ("".join(parts) for parts in product(_DATES, _TIMES))
-    fitting = (each for each in formats if all(_text_times(some, each).notna().all() for some in (texts[:_FEW], texts)))
+    fitting = (
+        each for each in _formats() if all(_text_times(some, each).notna().all() for some in (texts[:_FEW], texts))
+    )
     return next(fitting, "")
+
+
+def nearly_format(present: pd.Series) -> str:
+    """The format in which nearly every text is a date, but not all; empty if there is none, or only few texts."""
+    texts: pd.Series = pd.Series(present.unique() if _all_text(present) else [], dtype=object)
+    if len(texts) * (1 - _NEARLY) < 1:
+        return ""
+    some = texts.iloc[:: -(-len(texts) // _SOME)]
+    for form in _formats():
+        dates = float(_text_times(some, form).notna().mean())
+        if dates > 1 - 2 * (1 - _NEARLY) and _NEARLY <= _text_times(texts, form).notna().mean() < 1:
+            return form
+    return ""
+
+
+def _all_text(present: pd.Series) -> bool:
+    first = len(present) > 0 and isinstance(present.iloc[0], str)
+    return first and (is_text(present.dtype) or all(isinstance(text, str) for text in present))
+
+
+def _formats() -> Iterator[str]:
+    return ("".join(parts) for parts in product(_DATES, _TIMES))
 
 
 def is_text(dtype: Any) -> bool:
@@ -148,6 +172,13 @@ def _resolution(form: str, dtype: Any, python: str) -> int:
 def day_text(days: int | float) -> str:
     """A number of days since 1970-01-01 as a date, with the time of day where that is not midnight."""
     return value_text(from_days(np.array([days], dtype=np.float64), DATE, "", np.dtype("M8[us]"), "").iloc[0])
+
+
+def example(kind: str, form: str) -> str:
+    """A date or duration as it is to be written."""
+    if kind == DURATION:
+        return "3 days 12:00:00"
+    return pd.Timestamp("2013-08-14", tz="UTC").strftime(form or "%Y-%m-%d")
 
 
 def value_text(value: Any) -> str:

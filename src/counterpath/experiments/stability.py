@@ -11,13 +11,15 @@ from counterpath.utils.devices import map_blocks
 
 _NODES = 600
 """Rows that the graph is made of: each is joined to its nearest, and its building stays a matter of seconds."""
-_NEIGHBOURS = 8  # as many as in a roadmap
+_NEIGHBOURS = 8  # as many as in a roadmap; where codes lie in clusters, it takes more to connect them
 _PIECES = 4  # into which an edge is cut: enough to see a hill between its ends
 _PAIRS = 50  # whose distances are compared: their median coefficient of variation is then known to a few per cent
 
 
 @torch.no_grad()
-def geodesic_distances(model: LatentModel, rows: Float[Tensor, "n D"], *, seed: int) -> Float[Tensor, "p"]:
+def geodesic_distances(
+    model: LatentModel, rows: Float[Tensor, "n D"], *, seed: int, neighbours: int = _NEIGHBOURS
+) -> Float[Tensor, "p"]:
     """The lengths of shortest paths between pairs of rows, over a graph on their codes, under the pull-back metric.
 
     An edge is as long as √(żᵀM(z)ż) says in the middle of each of its pieces, so that every factor of the metric
@@ -33,7 +35,7 @@ def geodesic_distances(model: LatentModel, rows: Float[Tensor, "n D"], *, seed: 
     draw = np.random.default_rng(seed)
     chosen = draw.permutation(len(rows))[:_NODES]
     codes = map_blocks(model.encode, rows[torch.from_numpy(chosen)])
-    near = NearestNeighbors(n_neighbors=min(_NEIGHBOURS, len(codes) - 1)).fit(codes.cpu().numpy())
+    near = NearestNeighbors(n_neighbors=min(neighbours, len(codes) - 1)).fit(codes.cpu().numpy())
     found = torch.from_numpy(near.kneighbors(return_distance=False))
     start, end = torch.arange(len(codes)).repeat_interleave(found.shape[1]), found.flatten()
     move = (codes[end] - codes[start]) / _PIECES

@@ -25,10 +25,11 @@ from counterpath.explanation.milestones import only_milestones
 from counterpath.explanation.result import provenance
 from counterpath.explanation.tables import END, MILESTONES, numeric_features
 from counterpath.fitting.fitted import FittedModels
-from counterpath.models.explained import Thresholds, decide
+from counterpath.models.classifier import Thresholds, decide
 from counterpath.search.measures import MEASURES, Case
 from counterpath.search.paths import Paths, is_first
 from counterpath.search.stability import share_of
+from counterpath.utils.replay import no_collection
 
 _PATHS_AT_ONCE = 4096
 """Of how many paths all points are a table at the same time: it bounds memory where few of them are kept."""
@@ -211,10 +212,12 @@ def assemble(
         outcome["probability_before"][where] = group.target.probability(group.before).cpu().numpy()
         outcome["probability_after"][where] = group.target.probability(after).cpu().numpy()
         changed[where] = models.encoder.changed(group.factual, group.counterfactual).cpu().numpy()
+    with no_collection():
+        told = _status_table(status, imputed, outcome, levels, request, index, models.encoder.schema)
     return Explanation(
         factuals=factuals,
         counterfactuals=counterfactuals,
-        status=_status_table(status, imputed, outcome, levels, request, index, models.encoder.schema),
+        status=told,
         outcome=pd.DataFrame({name: pd.Series(given, index, given.dtype) for name, given in outcome.items()}),
         changed=pd.DataFrame(changed, index=index, columns=list(models.encoder.schema.names)),
         paths=join_tables([table for _, table in kept], models.encoder.schema, factuals, outcome["probability_after"]),
@@ -249,7 +252,14 @@ def _status_table(
     numbers_wanted = request.target_range is not None or any("target_range" in row for row in request.row_constraints)
     numbers = [wording.predicted(schema, each) if numbers_wanted else "" for each in outcome["class_after"]]
     each = zip(status, outcome["probability_after"].tolist(), levels.tolist(), numbers, strict=True)
-    reasons = [wording.reason(one, p, level, schema, number) for one, p, level, number in each]
+    # Most rows share one status, and what is said of a row that is found depends on nothing else.
+    known: dict[int, str] = {}
+    reasons = [
+        known.get(id(one)) or known.setdefault(id(one), wording.reason(one, p, level, schema, number))
+        if one.code.found
+        else wording.reason(one, p, level, schema, number)
+        for one, p, level, number in each
+    ]
     columns = {
         "status": [one.code.value for one in status],
         "reason": reasons,
@@ -322,5 +332,6 @@ def _measures(models: FittedModels, groups: Sequence[Group], index: pd.Index) ->
         )
         for name, measure in MEASURES.items():
             values[name][where] = measure(case).double().cpu().numpy()
-        values["steps"][where] = group.steps.double().cpu().numpy()
+        if group.steps_known:
+            values["steps"][where] = group.steps.double().cpu().numpy()
     return pd.DataFrame(values, index=index)

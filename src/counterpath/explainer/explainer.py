@@ -16,18 +16,23 @@ from counterpath.data.constraints import Constraints
 from counterpath.data.encoding import Encoder
 from counterpath.data.impute import Imputer
 from counterpath.data.row_constraints import Row, parse_row_constraints
-from counterpath.data.rule_checks import check_shares
-from counterpath.data.rule_language import parse_rules
-from counterpath.data.ruleset import RuleSet
+from counterpath.data.rules.checks import check_shares
+from counterpath.data.rules.language import parse_rules
+from counterpath.data.rules.ruleset import RuleSet
 from counterpath.data.schema import Number, Schema
 from counterpath.data.tables import to_pandas, without_ignored
 from counterpath.explainer.assemble import assemble
 from counterpath.explainer.recheck import recheck_rows
 from counterpath.explainer.request import OTHER, SEARCH_SETTINGS, Request, record, recorded_request
+from counterpath.explainer.shared import check_k, find_shared_plans, request_of
 from counterpath.explainer.solve import Solver
 from counterpath.explanation import Explanation
+from counterpath.explanation.audit import PERMUTATIONS, RESAMPLES, Audit, GroupBy, audit, burdens
 from counterpath.explanation.native import NativeExplanation, in_library_of
-from counterpath.explanation.tables import ALL
+from counterpath.explanation.result import provenance
+from counterpath.explanation.shared import SharedPlans
+from counterpath.explanation.summary import By
+from counterpath.explanation.tables import ALL, END
 from counterpath.fitting import persistence
 from counterpath.fitting.diagnostics import Diagnostics, diagnose
 from counterpath.fitting.fitted import FittedModels
@@ -42,7 +47,8 @@ from counterpath.fitting.train import (
     labels_for,
     prepare_training,
 )
-from counterpath.models.explained import Labels, Thresholds, decide, encode_labels, encode_numbers, parse_threshold
+from counterpath.models.classifier import Thresholds, decide
+from counterpath.models.explained import Labels, encode_labels, encode_numbers, parse_threshold
 from counterpath.models.family import HELD_OUT
 from counterpath.models.generator import Autoencoder
 from counterpath.models.training import Run
@@ -54,6 +60,7 @@ from counterpath.search.stability import typical_level
 from counterpath.utils.devices import release_memory, resolve_device
 from counterpath.utils.errors import CounterpathWarning, InputError, NotFittedError, choose
 from counterpath.utils.progress import ShouldStop, stop_after
+from counterpath.utils.replay import no_collection
 
 
 class Explainer(BaseEstimator):  # type: ignore[misc]
@@ -65,6 +72,8 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         hidden: Widths of the generative model's hidden layers.
         uncertainty: How it estimates where it is uncertain: "rbf", by the distance to training codes; "ensemble", by
             the disagreement of five decoders; "laplace", by the posterior of its last layer's weights.
+        ordered_metric: How binary, boolean and ordinal features are measured in the latent space: "euclidean", like
+            numbers, or "fisher-rao", by how far the odds of their values move, as categories are.
         n_centers: RBF centres of its uncertainty, or "auto".
         epochs: Passes over the table when it is trained, or "auto".
         numeric_output: How it decodes numbers: "sigmoid" stays within the training range, "linear" does not.
@@ -118,6 +127,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         latent_dim: int | str = "auto",
         hidden: tuple[int, ...] = (512, 256),
         uncertainty: str = "rbf",
+        ordered_metric: str = "euclidean",
         n_centers: int | str = "auto",
         epochs: int | str = "auto",
         numeric_output: str = "sigmoid",
@@ -148,6 +158,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         self.latent_dim = latent_dim
         self.hidden = hidden
         self.uncertainty = uncertainty
+        self.ordered_metric = ordered_metric
         self.n_centers = n_centers
         self.epochs = epochs
         self.numeric_output = numeric_output
@@ -211,7 +222,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         choose("ambient_metric", self.ambient_metric, AMBIENT_METRICS)
         device = resolve_device(self.device)
         widths = self.latent_dim, tuple(self.hidden), self.n_centers
-        sizes = Sizes(*widths, self.epochs, self.numeric_output, self.uncertainty)
+        sizes = Sizes(*widths, self.epochs, self.numeric_output, self.uncertainty, self.ordered_metric)
         run = Run(seed=self.seed, checkpoint=None if checkpoint is None else Path(checkpoint), progress=self.progress)
         asked = {"missing": self.missing, "model": model, "task": self.task, "seed": self.seed}
         prepared = prepare_training(table, target, schema, encoder, **asked)
@@ -224,17 +235,17 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
             raise InputError("threshold and class_weight are for classes, and this is a regression; leave them out")
         encode = encode_numbers if numbers else encode_labels
         labelled = None if prepared.labels is None else encode(prepared.labels)
-        if model is None and labelled is not None and not numbers:
-            parse_threshold(self.threshold, labelled[0])  # an error now, not after the training
-        layer = self.representation_layer
-        config = FitConfig(model, generator, method, self.class_weight, layer, sizes, run, options, numbers)
+        weight, layer = self.class_weight, self.representation_layer
+        config = FitConfig(model, generator, method, weight, layer, sizes, run, options, numbers, self.threshold)
         fitted_encoder, imputer, name = prepared.encoder, prepared.imputer, prepared.target
         del table, prepared  # training needs the encoded rows alone: a table that nobody else holds is given up
         release_memory()
         models = fit_models(config, fitted_encoder, rows, labelled)
         labels = labels_for(models, labelled)
         models = replace(models, labels=labels)
-        diagnosed = diagnose(models, labels=labels, seed=self.seed)
+        diagnosed = diagnose(
+            models, labels=labels, thresholds=parse_threshold(self.threshold, models.explained.classes), seed=self.seed
+        )
         self._fitted(models, imputer, name, diagnosed, warn=True)
         if family is not False or retrain is not None or alternatives is not None:
             self.fit_family(
@@ -385,34 +396,55 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
             InputError: The table or a constraint cannot be used; the message names the column, and what is wrong.
         """
         started = time.monotonic()
-        if request.robust is not None and self._models().family is None and self._models().explained.kind == "own":
-            self.fit_family()
-        models, schema = self._models(), self.schema_
-        constraints = request.constraints(schema)
-        if constraints.rules:
-            own = RuleSet.of(models.encoder, parse_rules(schema, constraints.rules))
-            check_shares(own.broken_shares(models.rows))
-        method = resolve_method(self.method if request.method is None else request.method)
-        options, thresholds = self._options(request.time_limit, should_stop), self._thresholds()
-        options = replace(
-            options,
-            plausibility=request.plausibility,
-            closeness=request.closeness,
-            stability=models.stability(request.robust, request.noise),
-        )
-        solver = Solver(models, request, method, options, constraints, thresholds)
-        target_index = solver.target_index
-        frame, imputed = self.prepare(table)
-        request.check_rows(schema, len(frame))
+        solver = self.solver(request, should_stop)
+        models, schema, thresholds = solver.models, self.schema_, solver.thresholds
+        with no_collection():  # a list for every row
+            frame, imputed = self.prepare(table)
+        request.check_rows(schema, models.explained, frame.index)
         known, unknown = models.encoder.unknown(frame)
         index = torch.from_numpy(np.flatnonzero(known)).to(models.rows.device)
         found = solver.solve(frame[known], index)
-        wanted = OTHER if target_index is None or models.explained.numbers else self.classes_[target_index]
-        described = record(replace(request, target_class=wanted), constraints, method, self._settings())
+        described = self._recorded(solver)
         known_of = (thresholds, *self._diagnosed)
         result = assemble(models, frame, imputed, unknown, found, request, described, *known_of, started)
         answer: Explanation = in_library_of(table, result)
         return answer
+
+    def recorded(self, request: Request) -> dict[str, Any]:
+        """A request as it is kept with its answer: see `record`.
+
+        Raises:
+            InputError: A constraint cannot be used; the message names it.
+        """
+        return self._recorded(self.solver(request))
+
+    def _recorded(self, solver: Solver) -> dict[str, Any]:
+        index, numbers = solver.target_index, solver.models.explained.numbers
+        wanted = OTHER if index is None or numbers else self.classes_[index]
+        asked = replace(solver.request, target_class=wanted)
+        return record(asked, solver.constraints, solver.method, self._settings())
+
+    def solver(self, request: Request, should_stop: ShouldStop | None = None) -> Solver:
+        """What solves a request, with the settings of this explainer; its constraints are checked here.
+
+        Raises:
+            InputError: A constraint cannot be used; the message names it.
+        """
+        if request.robust is not None and self._models().family is None and self._models().explained.kind == "own":
+            self.fit_family()
+        models, constraints = self._models(), request.constraints(self.schema_)
+        if constraints.rules:
+            own = RuleSet.of(models.encoder, parse_rules(self.schema_, constraints.rules))
+            check_shares(own.broken_shares(models.rows))
+        method = resolve_method(self.method if request.method is None else request.method)
+        options = replace(
+            self._options(request.time_limit, should_stop),
+            plausibility=request.plausibility,
+            closeness=request.closeness,
+            stability=models.stability(request.robust, request.noise),
+            ends_only=request.paths == END,
+        )
+        return Solver(models, request, method, options, constraints, self._thresholds())
 
     def row_constraints(self, table: Any, constraints: Any) -> tuple[Row, ...]:
         """What a table of constraints says about each of some rows; see `counterpath.data.row_constraints`."""
@@ -428,6 +460,126 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
             return frame, [[] for _ in range(len(frame))]
         filled, names = self.imputer_.fill(frame)
         return filled, [list(columns) for columns in names]
+
+    def shared_plans(
+        self,
+        rows: Any,
+        k: int = 3,
+        *,
+        by: By | None = None,
+        most_changes: int = 5,
+        unserved: float | None = None,
+        **asked: Any,
+    ) -> SharedPlans:
+        """Find the few plans that give most people the wanted outcome at the least total cost.
+
+        A plan is a set of feature changes: to a value, by an amount, up to at least a value, or down to at most one.
+        Each person takes the plan that is cheapest for them, and only as much of it as they need; what each of them
+        becomes is feasible, lawful, legal and plausible, as every counterfactual is. Candidates come from the people's
+        own plans and from single features. The plans are chosen one after the other, which is worth at least 63 % of
+        the best choice from the same candidates; `SharedPlans.curve` says how much it is for certain.
+
+        Args:
+            rows: A table as of `explain`; or an explanation, whose rows, request and plans are taken.
+            k: How many plans.
+            by: Groups to compare the plans over, as in `Explanation.summary`.
+            most_changes: How many features a plan may change.
+            unserved: What leaving somebody without a plan counts, as a cost; by default twice the dearest plan.
+            **asked: What is asked for: any other argument of `explain`.
+
+        Raises:
+            InputError: The table, a constraint or a number cannot be used; the message says why.
+        """
+        check_k(k)
+        check_k(most_changes, "most_changes")
+        own = (rows.plan(1) if rows.plans > 1 else rows).pandas if isinstance(rows, Explanation) else None
+        recorded = None if own is None else recorded_request(own, None, self._settings())[1]
+        request = request_of(own, asked, recorded)
+        solver = self.solver(request)
+        frame, _ = self.prepare(rows if own is None else own.factuals)
+        request.check_rows(self.schema_, solver.models.explained, frame.index)
+        described = record(request, solver.constraints, solver.method, self._settings())
+        options: dict[str, Any] = {"k": k, "by": by, "most_changes": most_changes, "unserved": unserved}
+        return find_shared_plans(solver, frame, own, described, seed=self.seed, **options)
+
+    def audit(
+        self,
+        rows: Any,
+        by: GroupBy | Sequence[GroupBy] = (),
+        *,
+        find: bool | Sequence[str] = True,
+        permutations: int = PERMUTATIONS,
+        resamples: int = RESAMPLES,
+        **asked: Any,
+    ) -> Audit:
+        """Ask whether the way to the wanted outcome is equally long for everyone.
+
+        Groups are compared by who has a counterfactual, what it costs, how many features change, how plausible and
+        robust it is, and how long the path is: with intervals, tests, a correction for how many comparisons there are,
+        and a comparison of pairs that are alike in all other features. `counterpath.explanation.audit` says how.
+
+        Args:
+            rows: A table as of `explain`; or an explanation of some.
+            by: Groups that are given: a column, a list of columns, each compared by itself, or in the list a tuple of
+                columns that are crossed, or a series with one value a row.
+            find: Whether to look for groups as well, by a shallow tree over what people cannot change; or over which
+                features.
+            permutations: How often the labels of groups are exchanged by a test.
+            resamples: How often groups are resampled for an interval.
+            **asked: What is asked for: any other argument of `explain`.
+
+        Raises:
+            InputError: There are no rows or no groups, or the table or a constraint cannot be used.
+        """
+        started = time.monotonic()
+        if isinstance(rows, Explanation):
+            if asked:
+                raise InputError(
+                    f"an explanation was given, whose request says all that is asked; leave out {', '.join(asked)}"
+                )
+            result = rows.pandas
+        else:
+            result = self.explain(rows, **asked).pandas
+        if not len(result):
+            raise InputError(
+                "there is nobody to audit: the table has no rows; is the class by which it was filtered right?"
+            )
+        first = result.plan(1) if result.plans > 1 else result
+        groups: list[GroupBy] = [by] if isinstance(by, str | pd.Series) else list(by)
+        looked = self._looked_in(find)
+        if not groups and not looked:
+            raise InputError("there are no groups to compare; give some, by=['sex'], or let them be found, find=True")
+        return audit(
+            first.factuals,
+            burdens(first),
+            groups,
+            self.schema_,
+            find=looked,
+            amounts=self._amounts(first),
+            permutations=permutations,
+            resamples=resamples,
+            seed=self.seed,
+            request=first.request,
+            provenance=provenance(started),
+        )
+
+    def _looked_in(self, find: bool | Sequence[str]) -> list[str]:
+        """The features in which groups are looked for: by default what people cannot change."""
+        if not isinstance(find, bool):
+            return [choose("feature", name, dict.fromkeys(self.schema_.names, name)) for name in find]
+        fixed = {*self.schema_.immutable, *self.schema_.not_actionable}
+        return [name for name in self.schema_.names if name in fixed] if find else []
+
+    def _amounts(self, result: Explanation) -> pd.DataFrame:
+        """By feature what its change costs everybody, as of `l1`."""
+        encoder = self.encoder_
+        names = list(self.schema_.names)
+        amounts = np.zeros((len(result), len(names)))
+        known = encoder.known(result.factuals[names]).to_numpy()
+        pair = [encoder.encode(table[known][names]).double() for table in (result.factuals, result.counterfactuals)]
+        weighted = (pair[1] - pair[0]).abs() * encoder.weights.double().square()
+        amounts[known] = torch.stack([weighted[:, columns].sum(1) for columns in encoder.layout], 1).numpy()
+        return pd.DataFrame(amounts, index=result.factuals.index, columns=names)
 
     def repeat(self, asked: Explanation | Mapping[str, Any], table: Any = None) -> Explanation:
         """Ask for the same again.
@@ -465,6 +617,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
             raise InputError(f"{models.explained.name} is a regressor, which has no confidence; narrow target_range")
         stability = models.stability(robust, None)
         assert stability is not None
+        stability = replace(stability, chosen=False)  # so that all models are asked about the training rows
         index = len(self.classes_) - 1 if target_class is None else models.explained.class_index(target_class)
         target = Target(index, confidence=None, thresholds=self._thresholds())
         reached = target.is_reached(models.probabilities)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from counterpath.data.status import StatusCode
 from counterpath.explainer.request import OTHER
 from counterpath.fitting.fitted import FittedModels
-from counterpath.models.explained import Thresholds, decide
+from counterpath.models.classifier import Thresholds, decide
 from counterpath.models.family import predictor
 from counterpath.search.objective import NumberTarget, Target
 from counterpath.utils.errors import InputError

@@ -1,22 +1,23 @@
 """What is asked for: one type for every caller, as it is recorded with the answer, and asked again."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from numbers import Real
 from typing import Any
 
 from counterpath.data.constraints import CONSTRAINTS, Constraints, parse_count
 from counterpath.data.row_constraints import OWN_TARGETS, merged
-from counterpath.data.rules import Rule
+from counterpath.data.rules.kinds import Rule
 from counterpath.data.schema import Number, Schema
 from counterpath.explanation import Explanation
 from counterpath.explanation.tables import ALL, PLAN, check_keep
+from counterpath.models.explained import ExplainedModel
 from counterpath.search.candidates import COSTS
 from counterpath.search.method import Method
 from counterpath.search.methods import resolve_method
 from counterpath.search.objective import parse_number_range
-from counterpath.utils.errors import InputError, choose
+from counterpath.utils.errors import InputError, RowsError, choose
 
 OTHER = "other"
 """The target class of a request for any class but the one that a row is in now."""
@@ -111,27 +112,61 @@ class Request:
         """
         return Constraints.of(schema, **{name: getattr(self, name) for name in CONSTRAINTS})
 
-    def check_rows(self, schema: Schema, count: int) -> None:
+    def check_target(self, explained: ExplainedModel) -> None:
+        """Raise an error unless what is wanted is something that a model predicts."""
+        if explained.numbers:
+            if self.target_range is None and not all("target_range" in row for row in self.row_constraints or ({},)):
+                raise InputError(
+                    f"{explained.name} is a regressor: say which numbers are wanted, target_range=(low, high), either "
+                    "of them None for an open end"
+                )
+            if self.confidence is not None:
+                raise InputError(
+                    f"confidence is {self.confidence!r}, and {explained.name} is a regressor, which has no "
+                    "probabilities; leave it out, and give target_range=(low, high)"
+                )
+        elif self.target_range is not None:
+            raise InputError(
+                f"target_range is {self.target_range!r}, and {explained.name} predicts classes; for a range of a "
+                "probability give confidence=(low, high), for a regressor fit with task='regression'"
+            )
+        if self.target_class != OTHER:
+            explained.class_index(self.target_class)
+
+    def check_rows(self, schema: Schema, explained: ExplainedModel, index: Collection[Any]) -> None:
         """Check the constraints of each row's own.
 
+        Args:
+            schema: Of the rows.
+            explained: The model that they are asked of.
+            index: The labels of the rows.
+
         Raises:
-            InputError: They are not as many as there are rows, or cannot be used; the message says of which row.
+            InputError: They are not as many as there are rows.
+            RowsError: Those of some rows cannot be used; by label.
         """
         if not self.row_constraints:
             return
-        if len(self.row_constraints) != count:
+        if len(self.row_constraints) != len(index):
             raise InputError(
-                f"there are constraints of {len(self.row_constraints)} rows for {count} rows; expected one each"
+                f"there are constraints of {len(self.row_constraints)} rows for {len(index)} rows; expected one each"
             )
         together = self.constraints(schema)
-        first = {repr(row): number for number, row in reversed([*enumerate(self.row_constraints)])}
-        for number in first.values():  # equal ones are looked at once
-            row = self.row_constraints[number]
-            try:
-                merged(together, row, schema)
-                replace(self, row_constraints=(), **{name: row[name] for name in OWN_TARGETS if name in row})
-            except InputError as error:
-                raise InputError(f"row_constraints[{number}]: {error}") from error
+        problems: dict[str, str] = {}  # equal ones are looked at once
+        reasons: dict[Any, str] = {}
+        for label, row in zip(index, self.row_constraints, strict=True):
+            if (key := repr(row)) not in problems:
+                problems[key] = ""
+                try:
+                    merged(together, row, schema)
+                    own = {name: row[name] for name in OWN_TARGETS if name in row}
+                    replace(self, row_constraints=(), **own).check_target(explained)
+                except InputError as error:
+                    problems[key] = str(error)
+            if problems[key]:
+                reasons.setdefault(label, f"the constraints of row {label!r}: {problems[key]}")
+        if reasons:
+            raise RowsError(reasons)
 
     def to_json(self) -> dict[str, Any]:
         """As values of JSON, from which `from_json` makes an equal request; a method of the user's own by its name."""

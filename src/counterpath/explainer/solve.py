@@ -5,25 +5,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
+from counterpath.data.axes import NumberAxis, spacing, value_axis
 from counterpath.data.constraints import Bounds, Constraints
 from counterpath.data.row_constraints import OWN_TARGETS, merged
-from counterpath.data.ruleset import RuleSet
+from counterpath.data.rules.ruleset import RuleSet
 from counterpath.data.status import BindingConstraint, Cause, Status, StatusCode
+from counterpath.data.tables import to_numbers
 from counterpath.explainer.request import OTHER, Request
 from counterpath.explanation.tables import END
 from counterpath.fitting.fitted import FittedModels
-from counterpath.models.explained import Thresholds, decide
+from counterpath.models.classifier import Thresholds, decide
 from counterpath.models.latent import context_for
 from counterpath.search.actions import cheapest_actions
 from counterpath.search.conflicts import binding_constraints
-from counterpath.search.feasible import FeasibleSet
-from counterpath.search.method import Method, SearchOptions
-from counterpath.search.methods import ROWS_AT_ONCE, search
-from counterpath.search.objective import NumberTarget, Target
+from counterpath.search.feasible import FeasibleSet, asked_columns
+from counterpath.search.method import Method, Problem, SearchOptions
+from counterpath.search.methods import rows_at_once, search
+from counterpath.search.objective import NumberTarget, Target, by_confidence, by_row
 from counterpath.search.paths import Paths
 from counterpath.search.plans import Plans, one_plan, several_plans
 from counterpath.search.stability import Stability, share_of
@@ -39,6 +42,8 @@ _CAUSES = {
     StopReason.NOT_FINITE: Cause.NOT_FINITE,
 }
 _FOUND = Status(StatusCode.FOUND)
+_OFF = 1e-3
+"""Of a probability: far above what the eighth digit of a number does to a smooth model, far below a step of a tree."""
 _MORE_REFUSALS = (3, 12)
 """How many times as many models may refuse, and one more, where nothing lasts: each is a search for these rows."""
 _NO_PLAN = {
@@ -59,6 +64,7 @@ class Group:
         counterfactual: The rows to return, encoded: where their paths end.
         steps: How many steps each path has.
         status: What became of each.
+        steps_known: Whether the way was looked for: not by a method that finds the end first, if only that is asked.
     """
 
     target: Target
@@ -68,11 +74,35 @@ class Group:
     counterfactual: Tensor
     steps: Tensor
     status: tuple[Status, ...]
+    steps_known: bool = True
 
     @property
     def moved(self) -> Tensor:
         """Which rows are not returned as they were: their paths have more than one point."""
         return self.steps > 0
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Rows with the same target that are searched for together, or none of which is searched for.
+
+    Attributes:
+        feasible: What each of them may become.
+        target: What the model is to predict.
+        before: The probabilities that it gives them now.
+        index: Their indices among all rows.
+        why: For each why it cannot get where it must end; empty if it can.
+        constraints: The constraints of each.
+        stays: Whether nothing is searched for: they have reached the target, or cannot.
+    """
+
+    feasible: FeasibleSet
+    target: Target
+    before: Tensor
+    index: Tensor
+    why: Sequence[str]
+    constraints: Sequence[Constraints]
+    stays: bool
 
 
 @dataclass(frozen=True)
@@ -96,23 +126,7 @@ class Solver:
     thresholds: Thresholds | None = None
 
     def __post_init__(self) -> None:
-        request, explained = self.request, self.models.explained
-        if explained.numbers:
-            if request.target_range is None:
-                raise InputError(
-                    f"{explained.name} is a regressor: say which numbers are wanted, target_range=(low, high), either "
-                    "of them None for an open end"
-                )
-            if request.confidence is not None:
-                raise InputError(
-                    f"confidence is {request.confidence!r}, and {explained.name} is a regressor, which has no "
-                    "probabilities; leave it out, and give target_range=(low, high)"
-                )
-        elif request.target_range is not None:
-            raise InputError(
-                f"target_range is {request.target_range!r}, and {explained.name} predicts classes; for a range of a "
-                "probability give confidence=(low, high), for a regressor fit with task='regression'"
-            )
+        self.request.check_target(self.models.explained)
         if self.method.returns_training_rows and not self.options.allow_copies:
             raise InputError(
                 f"method {self.method.name!r} returns training rows, and allow_copies=False forbids them: "
@@ -143,23 +157,41 @@ class Solver:
         Raises:
             InputError: A range holds no category of the training rows.
         """
-        for solver, some in self._by_target(index):
-            yield from solver._solve(frame.iloc[some.cpu().numpy()], index[some])
+        for solver, some, confidences in self._by_target(index):
+            yield from solver._solve(frame.iloc[some.cpu().numpy()], index[some], confidences)
 
-    def _by_target(self, index: Tensor) -> Iterator[tuple["Solver", Tensor]]:
-        """Which rows have a target of their own, and what solves for them; by their position."""
+    def _by_target(self, index: Tensor, *, mix: bool = True) -> Iterator[tuple["Solver", Tensor, Tensor | None]]:
+        """Which rows have a target of their own, and what solves for them; by their position.
+
+        Rows that differ in their confidence alone are solved for together, if that is wanted and the method can do it:
+        then the third value says what each of them asks for, NaN for the model's own decision.
+        """
         every = torch.arange(len(index), device=index.device)
         rows = self.request.row_constraints
         if not rows:
-            yield self, every
+            yield self, every, None
             return
-        targets: dict[str, tuple[dict[str, Any], list[int]]] = {}
+        targets: dict[str, tuple[dict[str, Any], list[int], list[float]]] = {}
         for position, row in enumerate(index.tolist()):
             own = {name: rows[row][name] for name in OWN_TARGETS if name in rows[row]}
-            targets.setdefault(repr(sorted(own.items(), key=str)), (own, []))[1].append(position)
-        for own, some in targets.values():
+            asked = own.get("confidence", self.request.confidence)
+            together = mix and self._mixes_confidences and not isinstance(asked, list | tuple)
+            key = {name: value for name, value in own.items() if name != "confidence" or not together}
+            _, some, levels = targets.setdefault(f"{together} {sorted(key.items(), key=str)!r}", (own, [], []))
+            some.append(position)
+            levels.append(math.nan if asked is None or not together else float(asked))
+        for own, some, levels in targets.values():
             solver = replace(self, request=replace(self.request, **own)) if own else self
-            yield solver, every[torch.tensor(some, device=index.device)]
+            differ = len({repr(level) for level in levels}) > 1
+            confidences = torch.tensor(levels, dtype=torch.float64, device=index.device) if differ else None
+            yield solver, every[torch.tensor(some, device=index.device)], confidences
+
+    @property
+    def _mixes_confidences(self) -> bool:
+        """Whether rows with other confidences can be searched for together."""
+        numbers, stable = self.models.explained.numbers, self.options.stability is None
+        causes = self.constraints.graph(self.models.encoder.schema) is not None
+        return self.method.row_by_row and stable and not numbers and not causes
 
     def _own_constraints(self, index: Tensor) -> list[Constraints]:
         """The constraints of each row, of which equal ones are the same object."""
@@ -190,16 +222,48 @@ class Solver:
             hopeless |= {some[row]: why for row, why in part.hopeless.items()}
         return Bounds(lower, upper, locked, hopeless)
 
-    def _solve(self, frame: pd.DataFrame, index: Tensor) -> Iterator[tuple[Group, Paths]]:
-        """The same for rows that have one target, but for the class that they are in now."""
+    def _solve(self, frame: pd.DataFrame, index: Tensor, confidences: Tensor | None) -> Iterator[tuple[Group, Paths]]:
+        """The same for rows that have one target, but for the class that they are in now, and their confidence."""
+        for part in self._parts(frame, index, confidences):
+            # No variable here may hold the paths of a group while the next one is searched for.
+            yield from self._groups(
+                *(
+                    self._stay(part.feasible, part.target, part.why)
+                    if part.stays
+                    else self._search(part.feasible, part.target, part.constraints)
+                ),
+                part.feasible,
+                part.before,
+                part.index,
+                part.target,
+            )
+
+    def problems(self, frame: pd.DataFrame, index: Tensor) -> Iterator[tuple[Tensor, Problem | None]]:
+        """What there is to search for, without searching: the indices of rows, and the problem that they share.
+
+        Rows that cannot get where they must end have none; those that have reached the target are left out. What is
+        missing stays missing.
+        """
+        for solver, some, _ in self._by_target(index, mix=False):
+            for part in solver._parts(frame.iloc[some.cpu().numpy()], index[some], None):
+                if not part.stays:
+                    kept, limit = part.feasible.keep_gaps(), solver.constraints.max_changes
+                    yield part.index, self.models.problem(self.method, kept, part.target, self.options, limit)
+                elif part.why[0]:
+                    yield part.index, None
+
+    def _parts(self, frame: pd.DataFrame, index: Tensor, confidences: Tensor | None) -> Iterator["_Part"]:
+        """The rows in groups that are not too large, with what each row may become."""
         models, constraints, target_index = self.models, self.constraints, self.target_index
         each = self._own_constraints(index)
         x = models.encoder.encode(frame).to(models.rows.device)
+        probabilities = models.explained.predict_proba_table(frame, x)
+        x = self._on_their_side(frame, x, probabilities)
         bounds, costs = self._bounds(frame, x, each), constraints.weights(models.encoder)
+        most, different = rows_at_once(x.device, x.shape[1]), len({id(one) for one in each}) > 1
         rules, schema = constraints.ruleset(models.encoder), models.encoder.schema
         graph = constraints.graph(schema)
         effects = None if graph is None else models.effects(graph, constraints.always_follow(schema))
-        probabilities = models.explained.predict_proba_table(frame, x)
         predicted = decide(probabilities, self.thresholds)
         hopeless = torch.zeros_like(predicted, dtype=torch.bool)
         hopeless[list(bounds.hopeless)] = True
@@ -212,31 +276,56 @@ class Solver:
         for present in [0] if target_index is not None else predicted.unique().tolist():
             member = torch.ones_like(predicted, dtype=torch.bool) if target_index is not None else predicted == present
             target = self._target(present, target_index)
-            already = target.is_reached(probabilities) & inside
+            already = by_row(target, confidences).is_reached(probabilities) & inside
             if self.options.stability is not None:
                 rows = already.nonzero()[:, 0]
                 lasts = self.options.stability.holds(x[rows], x[rows], target, models.explained.predict_proba)
                 already = already.index_copy(0, rows, lasts)
             for rows in (member & hopeless, member & already & ~hopeless, member & ~already & ~hopeless):
-                for some in rows.nonzero()[:, 0].split(max(ROWS_AT_ONCE // self.request.plans, 1)):
+                for some in rows.nonzero()[:, 0].split(max(most // self.request.plans, 1)):
                     if len(some):
                         why = [bounds.hopeless.get(row, "") for row in some.tolist()]
                         box = None if why[0] else bounds.at(some)
                         stays = bool(why[0]) or bool(already[some[0]])
                         laws: dict[str, Any] = {} if stays else {"rules": rules, "effects": effects}
                         feasible = FeasibleSet.of(models.encoder, x[some], box, costs, like=like[some], **laws)
-                        # No variable here may hold the paths of a group while the next one is searched for.
-                        yield self._group(
-                            *(
-                                self._stay(feasible, target, why)
-                                if stays
-                                else self._search(feasible, target, [each[row] for row in some.tolist()])
-                            ),
-                            feasible,
-                            probabilities[some],
-                            index[some],
-                            target,
-                        )
+                        if different and box is not None:
+                            feasible = replace(feasible, own_bounded=asked_columns(box))
+                        if confidences is not None:
+                            feasible = replace(feasible, confidences=confidences[some])
+                        own = [each[row] for row in some.tolist()]
+                        yield _Part(feasible, target, probabilities[some], index[some], why, own, stays)
+
+    def _on_their_side(self, frame: pd.DataFrame, x: Tensor, probabilities: Tensor) -> Tensor:
+        """Encoded rows for which the model says what it says of the rows themselves.
+
+        A number with more digits than the encoding has is decoded as one beside it, and trees split at the very numbers
+        of their training rows: a filled-in mean, say, may lie on the other side. Where that changes the probabilities,
+        such numbers are encoded as the next point beyond what was given.
+
+        Args:
+            frame: The rows.
+            x: The same, encoded.
+            probabilities: What the model says of the rows themselves.
+        """
+        explained, encoder = self.models.explained, self.models.encoder
+        if explained.table_proba is None or explained.numbers:
+            return x
+        off = (explained.predict_proba(x) - probabilities).abs().amax(-1)
+        rows = (off > _OFF).nonzero()[:, 0]
+        if len(rows) == 0:
+            return x
+        given = frame.iloc[rows.cpu().numpy()]
+        decoded, beside = encoder.decode(x[rows].cpu()), x[rows].clone()
+        for feature, axis, columns in zip(encoder.schema, encoder.axes, encoder.layout, strict=True):
+            if not isinstance(value_axis(axis), NumberAxis):
+                continue
+            own, back = (to_numbers(table[feature.name], feature) for table in (given, decoded))
+            toward = torch.from_numpy(np.nan_to_num(np.sign(own - back))).to(x)
+            column = beside[:, columns.start]
+            beside[:, columns.start] = column + toward * spacing(column)
+        nearer = (explained.predict_proba(beside) - probabilities[rows]).abs().amax(-1) < off[rows]
+        return x.index_copy(0, rows[nearer], beside[nearer])
 
     def _target(self, present: int, target_index: int | None) -> Target:
         """What rows of a class, or all rows, are to become."""
@@ -359,26 +448,11 @@ class Solver:
         ]
 
     def _plans(self, feasible: FeasibleSet, target: Target, options: SearchOptions) -> Plans:
-        """The plans of every row; what must last is searched for under few models first, see `Stability.rounds`."""
-        stability, count = options.stability, self.request.plans
-        if stability is None:
-            return self._plans_once(feasible, target, options)
-        every = replace(stability, chosen=self.method.chooses_features)
-        rows, plans = torch.arange(len(feasible), device=feasible.factual.device), None
-        for few in every.rounds(self.models.rows, self.models.probabilities, target):
-            found = self._plans_once(feasible.at(rows), target, replace(options, stability=few))
-            plans = found if plans is None else plans.replace_rows(rows, found, count)
-            ends, origin = found.paths.x[found.paths.last], feasible.at(rows).repeat(count).origin
-            lasts = every.holds(ends, origin, target, self.models.explained.predict_proba)
-            rows = rows[(found.paths.found & ~lasts).view(-1, count).any(1)]
-            if few is every or len(rows) == 0:
-                break
-        assert plans is not None
-        return plans
-
-    def _plans_once(self, feasible: FeasibleSet, target: Target, options: SearchOptions) -> Plans:
         """The plans of every row, under what the options ask."""
         max_changes, whole = self.constraints.max_changes, self.method.respects_limits
+        if options.stability is not None:
+            lasting = replace(options.stability, chosen=self.method.chooses_features)
+            options = replace(options, stability=lasting)
 
         def look(within: FeasibleSet) -> Paths:
             limit = max_changes if whole else None
@@ -438,6 +512,33 @@ class Solver:
         cause = Cause.NO_TRAINING_ROW if self.method.returns_training_rows else _CAUSES[reason]
         return Status(StatusCode.NOT_FOUND, cause, binding=tuple(binding))
 
+    def _groups(
+        self,
+        plans: Plans,
+        status: Sequence[Status],
+        feasible: FeasibleSet,
+        before: Tensor,
+        index: Tensor,
+        target: Target,
+    ) -> Iterator[tuple[Group, Paths]]:
+        """The groups of some rows, one for each confidence that they ask for, each with its paths."""
+        whole, paths = self._group(plans, status, feasible, before, index, target)
+        del plans
+        if feasible.confidences is None:
+            yield whole, paths
+            return
+        for one, rows in by_confidence(target, feasible.repeat(self.request.plans).confidences):
+            part = replace(
+                whole,
+                target=one,
+                **{
+                    name: getattr(whole, name)[rows]
+                    for name in ("index", "factual", "before", "counterfactual", "steps")
+                },
+                status=tuple(whole.status[row] for row in rows.tolist()),
+            )
+            yield part, paths.select(rows)
+
     def _group(
         self,
         plans: Plans,
@@ -474,5 +575,6 @@ class Solver:
             paths.x[paths.last],
             steps,
             whole,
+            steps_known=not (self.options.ends_only and self.method.ends_first),
         )
         return group, paths

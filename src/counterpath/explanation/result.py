@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from counterpath.data.schema import Schema
 from counterpath.data.status import FOUND, StatusCode
 from counterpath.explanation import io, summary, tables, wording
+from counterpath.explanation.importance import RESAMPLES, feature_importance
 from counterpath.explanation.milestones import MOST, choose_points, list_milestones, steps_between
 from counterpath.explanation.summary import By
 from counterpath.explanation.tables import BY_ROW, FILE, FRAMES, MILESTONES, PATH_BACK, PLAN, ROW_CONSTRAINTS, keep_of
@@ -329,6 +330,25 @@ class Explanation:
         """
         return summary.summarise(self, by)
 
+    def importance(self, *, resamples: int = RESAMPLES, seed: int = 0) -> pd.DataFrame:
+        """How often and how far each feature changes over all answers, with 95 % bootstrap intervals over people.
+
+        It says which features the answers use, under what was asked for. It is no attribution of the model: a feature
+        that is held has 0 however much the model relies on it. `explanation.importance` has the formulas.
+
+        Args:
+            resamples: How often people are drawn with replacement.
+            seed: Of these draws.
+
+        Returns:
+            One row a feature, those that change most often first: `often`, the share of the people whose answers change
+            it; `far`, how far it moves where it changes, in shares of its range in these rows, 1 for a category;
+            the ends of the interval of either, `often_low` and so on; `up` and `down`, the shares in which it rises and
+            falls; and `held`, whether the request or the schema keeps it. NaN where nothing was found, or nothing
+            changes.
+        """
+        return feature_importance(self, resamples=resamples, seed=seed)
+
     @cached_property
     def _numeric(self) -> frozenset[str]:
         return tables.numeric_features(self.schema, self.factuals)
@@ -373,12 +393,20 @@ class Explanation:
 
         If the rejected come first, then after them those who have the decision already.
         """
+        return self._people_at(self._first(most, rejected_first=rejected_first), steps)
+
+    def _first(self, most: int, *, rejected_first: bool) -> list[int]:
+        """The positions of the rows of the first people, as of `_people`."""
         order = np.argsort(self._already, kind="stable") if rejected_first else np.arange(self._count)
         shown = order[: max(most, 1)]
         rank = np.full(self._count, self._count)
         rank[shown] = np.arange(len(shown))
         ranks = rank[self._person]
-        positions = np.argsort(ranks, kind="stable")[: int((ranks < self._count).sum())].tolist()
+        found: list[int] = np.argsort(ranks, kind="stable")[: int((ranks < self._count).sum())].tolist()
+        return found
+
+    def _people_at(self, positions: list[int], steps: bool = False) -> list[Person]:
+        """The people of some rows, whose rows are together."""
         rows = self._describe(positions)
         if steps:
             rows = [self._with_steps(row, at) for row, at in zip(rows, positions, strict=True)]
@@ -395,10 +423,9 @@ class Explanation:
         return self.to_text()
 
     def _repr_html_(self) -> str:
-        from counterpath.explanation.report.build import render_notebook
+        from counterpath.explanation.report.notebook import render_notebook
 
-        people = self._people(_ROWS_IN_A_NOTEBOOK // self.plans, rejected_first=True)
-        return render_notebook(self._headline, people, self._count)
+        return render_notebook(self, _ROWS_IN_A_NOTEBOOK // self.plans)
 
     def plot_changes(self, path: str | Path | None = None) -> "Figure":
         """Draw how often each feature changes in the rows that were found, by how much, and in which direction.
@@ -410,6 +437,20 @@ class Explanation:
 
         unit = "row" if self.plans == 1 else "plan"
         return figures.draw_changes(*self._found, self._ranges, self.schema, path, unit)
+
+    def plot_importance(self, path: str | Path | None = None, *, resamples: int = RESAMPLES, seed: int = 0) -> "Figure":
+        """Draw how often and how far features change, with intervals; see `importance` for what it is and is not.
+
+        Args:
+            path: Where to save it as well, as PNG and SVG.
+            resamples: As in `importance`.
+            seed: As in `importance`.
+        """
+        from counterpath.explanation.plots import figures
+
+        table = self.importance(resamples=resamples, seed=seed)
+        people = len(np.unique(self._person[self.status["status"].isin(FOUND).to_numpy()]))
+        return figures.draw_importance(table, people, self.schema, path)
 
     def plot_path(self, i: Any, path: str | Path | None = None, *, plan: int | None = None) -> "Figure":
         """Draw the path of one row: probability and uncertainty, and below them every feature that moves.

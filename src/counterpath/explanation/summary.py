@@ -124,6 +124,20 @@ def group_keys(result: "Explanation", by: By) -> list[pd.Series]:
         if result.plans > 1:
             columns = {PLAN: pd.Series(plan_numbers(result.factuals.index, result.plans), name=PLAN)} | columns
         chosen = [choose("column", name, columns) for name in ([by] if isinstance(by, str) else by)]
+    return _cut(chosen)
+
+
+def keys_of(frame: pd.DataFrame, by: By) -> list[pd.Series]:
+    """The same for a table of rows, one a person."""
+    if isinstance(by, pd.Series):
+        if len(by) != len(frame):
+            raise InputError(f"by is a series of {len(by)} values for {len(frame)} rows; expected one value a row")
+        return _cut([by if by.name is not None else by.rename("group")])
+    columns = {str(name): frame[name] for name in frame}
+    return _cut([choose("column", name, columns) for name in ([by] if isinstance(by, str) else by)])
+
+
+def _cut(chosen: Sequence[pd.Series]) -> list[pd.Series]:
     if not chosen:
         raise InputError("by is an empty list; expected at least one column name, or None for one row over all")
     return [_quartiles(key.reset_index(drop=True)) for key in chosen]

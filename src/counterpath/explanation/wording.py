@@ -47,6 +47,15 @@ def value(given: Any) -> str:
     return np.format_float_positional(number, trim="-") if _SMALLEST <= abs(plain) < _LARGEST else str(number)
 
 
+_LONG = re.compile(r"(?<![\w.,])\d{5,}(?=(?:\.\d+)?(?!\w))")
+"""Whole parts of five digits and more: four are read without a separator, and years have four."""
+
+
+def grouped(text: str) -> str:
+    """A text in which long whole parts of numbers have separators of thousands: 99999 is 99,999."""
+    return re.sub(_LONG, lambda match: f"{int(match[0]):,}", text)
+
+
 def rounded(given: Any, digits: int = 3) -> str:
     """A measure as text: whole numbers whole, others with so many significant digits or more if large."""
     plain = given.item() if isinstance(given, np.generic) else given
@@ -84,7 +93,13 @@ def with_unit(feature: Feature, text: str) -> str:
 
 def amount(feature: Feature, given: Any) -> str:
     """A value of a feature as people know it, with its unit."""
-    return with_unit(feature, shown(feature, given))
+    return with_unit(feature, read(feature, given))
+
+
+def read(feature: Feature, given: Any) -> str:
+    """A value of a feature for people to read: as `shown`, a number with separators of thousands."""
+    text = shown(feature, given)
+    return text if feature.categories or _is_code(feature, given) else grouped(text)
 
 
 def number(feature: Feature, given: float) -> str:
@@ -102,9 +117,10 @@ def legal(feature: Feature, lower: float, upper: float) -> str:
         lower: The smallest one that it may become.
         upper: The largest one.
     """
-    ends = f"{number(feature, lower)} to {number(feature, upper)}"
+    low, high = grouped(number(feature, lower)), grouped(number(feature, upper))
+    ends = f"{low}–{high}" if feature.kind not in (DATE, DURATION) and lower >= 0 else f"{low} to {high}"
     if None in (feature.lower, feature.upper):
-        return f"{ends} is usual"
+        return f"Training range {ends}"
     return f"{ends} in steps of {value(feature.step)}" if feature.step else ends
 
 
@@ -256,7 +272,7 @@ class Change:
 
 def change(feature: Feature, old: Any, new: Any) -> Change:
     """Describe a change of a feature; with a code, which has a label, instead of a number there is no unit."""
-    before, after = shown(feature, old), shown(feature, new)
+    before, after = read(feature, old), read(feature, new)
     coded = _is_code(feature, old) or _is_code(feature, new)
     unit = "" if feature.categories or coded else feature.unit
     phrase = "" if coded or before == MISSING else feature.phrase
@@ -307,6 +323,25 @@ _BINDING = {
 }
 
 
+_OF_NUMBERS = {
+    "has the asked confidence": "is predicted in the asked range",
+    "has the target class with the asked confidence": "is predicted in the asked range",
+    "another class or a higher confidence": "another range",
+    "a lower confidence": "a wider range",
+    "Ask for a higher confidence": "Ask for a range that lies further in",
+}
+"""How the same is said of a regressor, which has neither classes nor probabilities."""
+_WITHOUT = {
+    "immutable": "if it could change",
+    "lock": "if unlocked",
+    "not_actionable": "if unlocked",
+    "up": "if it could go down",
+    "down": "if it could go up",
+    "range": "without that range",
+    "rule": "without that rule",
+    "max_changes": "with more changes",
+}
+"""What is said of how far one would come without a binding constraint, by its kind."""
 _BROKEN = "The row as it is breaks {}; its path leads to where it does not."
 _UNSEEN = "Nobody in the training rows has these values together: {}. Nothing else was found."
 
@@ -324,6 +359,8 @@ def reason(
         number: What a regressor predicts for the row as returned, in words.
     """
     text = _reason(status, probability_after, confidence, schema, number)
+    for words, others in _OF_NUMBERS.items() if number else ():
+        text = text.replace(words, others)
     return f"{text} {_BROKEN.format(_rules(status.broken))}" if status.broken else text
 
 
@@ -343,7 +380,9 @@ def _reason(
         return f"{status.code.text} {percent(status.share)} of them accept it."
     if not status.binding:
         return f"{_CAUSES.get(status.cause, status.code.text)} {status.detail}".strip()
-    else_ = [f" (else {percent(each.reach)})" if not number else "" for each in status.binding]
+    else_ = [
+        f" (would reach {percent(each.reach)} {_WITHOUT[each.kind]})" if not number else "" for each in status.binding
+    ]
     named = [constraint(each, schema) + more for each, more in zip(status.binding, else_, strict=True)]
     more = len(named) - _BINDING_IN_A_SENTENCE
     binding = "; ".join([*named[:_BINDING_IN_A_SENTENCE], *([f"and {more} more"] if more > 0 else [])])
@@ -499,8 +538,8 @@ class Row:
                 then = f"predict {self.after}"
                 if self.wanted:
                     return f"It would predict {self.wanted} ({self.after}) {what}.{but}"
-                if self.before == self.after:  # what is asked for is more than the decision
-                    then = "be surer" if self.p_after > self.p_before else "still do so"
+                if self.before == self.after:  # what is asked for is more than the decision: confidence, or a range
+                    then = "be surer" if self.p_before < self.confidence else "still do so"
                 return f"It would {then} ({odds}) {what}.{but}"
             case StatusCode.NO_OTHER_PLAN:
                 return f"No further plan that differs from the ones before was found.{blocked}"

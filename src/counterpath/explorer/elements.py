@@ -20,6 +20,10 @@ from counterpath.explorer.figures import Figure, description_of
 from counterpath.utils.errors import CounterpathError
 
 E = TypeVar("E", bound=ui.element)
+NARROW = 1000
+"""Pixels up to which the page is one column; the style has the same number."""
+_ANSWER_SECONDS = 60.0
+"""How long a browser may take to answer: one on a bad line needs more than NiceGUI's one second."""
 UNEXPECTED = "Something unexpected happened; the terminal has the details."
 
 
@@ -59,15 +63,50 @@ def button(
         look: Quasar's words for how it looks.
         name: What it is to those who do not see it, if its label does not say it all.
     """
-    made = ui.button(label, on_click=on_click).props(f"{look} no-caps")
+    # Of a color of our own, which fits a dark page, too; but for the button that is filled.
+    color = "primary" if "unelevated" in look else None
+    made = ui.button(label, on_click=on_click, color=color).props(f"{look} no-caps").classes("cp-button")
     return describe(made, aria_label=name) if name else made
+
+
+def set_active(made: ui.button, on: bool) -> None:
+    """Offer a button or not. It can be focused either way: what is disabled would lose the focus to nothing."""
+    describe(made, aria_disabled="false" if on else "true")
+    set_class(made, "cp-off", not on)
+
+
+def is_active(made: ui.button) -> bool:
+    """Whether a button is offered, as of `set_active`."""
+    return made.props.get("aria-disabled") != "true"
+
+
+def focus(identity: str, *, narrow_only: bool = False) -> None:
+    """Move the focus to a part of the page, and show it.
+
+    Args:
+        identity: Its `id`.
+        narrow_only: Only where the page is one column, and the part may be out of sight.
+    """
+    condition = f"innerWidth <= {NARROW}" if narrow_only else "true"
+    ui.run_javascript(
+        f"if ({condition}) {{ const part = document.getElementById({identity!r}); part?.focus({{preventScroll: true}});"
+        " part?.scrollIntoView({block: 'start'}); }"
+    )
+
+
+async def ask_browser(code: str) -> Any:
+    """What JavaScript gives in this tab; None if it does not answer, because it was closed meanwhile."""
+    try:
+        return await ui.run_javascript(code, timeout=_ANSWER_SECONDS)
+    except TimeoutError:
+        return None
 
 
 @contextmanager
 def section(identity: str, title: str, lead: str = "") -> Iterator[ui.element]:
     """A part of the page with a heading of its own, to which links lead."""
     with box("section", "cp-section", id=identity, aria_labelledby=f"{identity}-title") as outer:
-        text("h2", title, "cp-title", id=f"{identity}-title")
+        text("h2", title, "cp-title", id=f"{identity}-title", tabindex=-1)  # to be focused by a link
         if lead:
             text("p", lead, "cp-lead")
         yield outer
@@ -84,12 +123,12 @@ def table(
         Each row with its cells, without the head.
     """
     # What scrolls must be reached by keyboard.
-    outer = box("div", "cp-scroll", tabindex=0, role="region", aria_label=caption)
+    outer = box("div", "cp-scroll", tabindex=0, role="region", aria_label=f"{caption} (table)")
     with outer, box("table", f"cp-table {classes}", role="table"):
         text("caption", caption, "cp-hidden")
         with box("thead", role="rowgroup"), box("tr", role="row"):
             for content in head:
-                text("th", content, role="columnheader")
+                text("th", content or "Name", "" if content else "cp-hidden", role="columnheader")
         with box("tbody", role="rowgroup"):
             return [_table_row(row) for row in rows]
 
@@ -107,6 +146,18 @@ def error_label() -> ui.label:
     return label
 
 
+def note_label() -> ui.label:
+    """A place for what is to be said beside a control without being wrong; hidden while it is empty."""
+    label = describe(ui.label().classes("cp-note"), role="status")
+    label.bind_visibility_from(label, "text", backward=bool)
+    return label
+
+
+def sentence(message: str) -> str:
+    """A message as a sentence of its own."""
+    return f"{message[:1].upper()}{message[1:]}{'' if message.endswith(('.', '!', '?')) else '.'}"
+
+
 @contextmanager
 def show_errors(label: ui.label, on_error: Callable[[], object] = lambda: None) -> Iterator[None]:
     """Say on the page what goes wrong in the block.
@@ -117,7 +168,7 @@ def show_errors(label: ui.label, on_error: Callable[[], object] = lambda: None) 
     try:
         yield
     except CounterpathError as error:
-        label.set_text(str(error))
+        label.set_text(sentence(str(error)))
         on_error()
     except Exception:
         label.set_text(UNEXPECTED)
@@ -152,8 +203,7 @@ class TaskControls:
         self.error = error_label()
         with ui.element("div").classes("cp-row") as self._row:
             self._start = button(label, lambda: self.start(work), "unelevated")
-            self._stop = ui.button("Stop", on_click=self._stopped, color="negative").props("outline no-caps")
-            describe(self._stop, aria_label=stop_name)
+            self._stop = button("Stop", self._stopped, "outline", stop_name)
             with box("div", "cp-busy", role="status"):
                 self._spinner = ui.spinner(size="20px")
                 self._doing = ui.label()
@@ -190,8 +240,7 @@ class TaskControls:
         self._doing.set_text(words)
         self._spinner.set_visibility(busy)
         self._bar.set_visibility(bar)
-        self._stop.set_enabled(busy)
-        self._start.set_enabled(not busy)
+        set_active(self._stop, busy)
 
     async def _run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         with self._row, show_errors(self.error, self.show_idle):
@@ -201,6 +250,8 @@ class TaskControls:
                 self._on_end()
 
     def _stopped(self) -> None:
+        if not is_active(self._stop):
+            return
         self.cancel()
         self.show_idle("Stopped.")
 
@@ -216,12 +267,12 @@ class Drawing:
     """A figure that is as wide as there is room, or nothing."""
 
     def __init__(self) -> None:
-        self._outer = box("div", "cp-figure", role="img")
+        self._outer = box("div", "cp-figure")
         self._plot: ui.plotly | None = None
 
     def show(self, figure: Figure) -> None:
         """Draw a figure instead of what is drawn."""
-        describe(self._outer, aria_label=description_of(figure))
+        describe(self._outer, role="img", aria_label=description_of(figure))
         if self._plot is None:
             with self._outer:
                 self._plot = ui.plotly(figure).classes("cp-figure")
@@ -237,6 +288,9 @@ class Drawing:
     def clear(self) -> None:
         """Draw nothing."""
         self._outer.clear()
+        for name in ("role", "aria-label"):  # what is empty is no picture
+            self._outer.props.pop(name, None)
+        self._outer.update()
         self._plot = None
 
 

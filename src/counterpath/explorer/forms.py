@@ -1,7 +1,8 @@
-"""The controls of the page: which row, its values, what may become of each feature, and what is requested."""
+"""The controls of the page: which person, their values, what may become of each feature, and what is asked."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from random import randrange
 from typing import Any
@@ -9,21 +10,25 @@ from typing import Any
 import pandas as pd
 from nicegui import background_tasks, ui
 
-from counterpath.data.constraints import DOWN, UP, is_interval
-from counterpath.data.encoding import NumberAxis, value_axis
-from counterpath.data.expressions import quoted
-from counterpath.data.schema import KINDS, Feature
+from counterpath.data.rules.expressions import quoted
+from counterpath.data.schema import KINDS
 from counterpath.explainer.explainer import Explainer
 from counterpath.explainer.request import OTHER, Request
 from counterpath.explanation import wording
 from counterpath.explorer import elements, state
-from counterpath.explorer.state import BOTH, MOST_MATCHES, FeatureConstraint, LoadedModel
+from counterpath.explorer.feature_rows import FeatureRow, as_integer
+from counterpath.explorer.state import MOST_MATCHES, FeatureConstraint, LoadedModel
+from counterpath.explorer.url_state import PageState
 from counterpath.search.methods import method_names, resolve_method
 from counterpath.utils.errors import CounterpathError, InputError
 
-_DIRECTIONS = {BOTH: "up or down", UP: "only up", DOWN: "only down"}
 _TYPING_PAUSE = 0.2
 """Seconds without a keystroke after which edited values are predicted: not after every digit, and without a wait."""
+MOST_PLANS = 12
+"""Plans that may be asked for: more than anybody compares, and each is a search."""
+COMPACT = "dense hide-bottom-space"
+"""How fields look of which there are several in a line."""
+INVALID = "Correct what is marked in red first."
 
 
 def available_methods(explainer: Explainer) -> list[str]:
@@ -37,195 +42,92 @@ def default_target(explainer: Explainer) -> Any:
     return explainer.classes_[1] if len(explainer.classes_) == 2 else OTHER
 
 
-def as_integer(value: Any) -> Any:
-    """A whole number as an integer, for a field gives all as floats; anything else as it is."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+def count_error(value: Any, most: int, *, may_be_empty: bool = False) -> str:
+    """Why a field does not hold a number of things from 1 to the most; or nothing."""
+    if value is None and may_be_empty:
+        return ""
+    whole = isinstance(value, int | float) and math.isfinite(value) and value == round(value)
+    return "" if whole and 1 <= value <= most else f"Enter a whole number from 1 to {most:,}."
+
+
+def percent_error(value: Any) -> str:
+    """Why a field does not hold a probability in percent, or nothing; if it is empty, the model's decision counts."""
+    right = value is None or (isinstance(value, int | float) and 0 < value < 100)
+    return "" if right else "Enter a percentage above 0 and below 100."
 
 
 class TargetFields:
-    """The fields that every request has: the class, its confidence and the method. They go into the current row.
+    """The fields that every request has: the decision, its probability and the method. They go into the current row.
 
     Args:
         explainer: The model.
-        on_target: Called when another class is chosen.
-        on_method: Called when another method is chosen.
+        on_change: Called when any of them was edited.
     """
 
-    def __init__(
-        self,
-        explainer: Explainer,
-        on_target: Callable[[], None] | None = None,
-        on_method: Callable[[], None] | None = None,
-    ) -> None:
+    def __init__(self, explainer: Explainer, on_change: Callable[[], None] = lambda: None) -> None:
         classes = {label: wording.class_text(explainer.schema_, label) for label in explainer.classes_}
-        classes |= {} if OTHER in classes else {OTHER: "any other class"}
-        target = default_target(explainer)
+        classes |= {} if OTHER in classes else {OTHER: "any other decision"}
         self._numbers = explainer.models_.explained.numbers
         if self._numbers:
             classes = {OTHER: "a number in a range"}
-        self.target = ui.select(classes, label="Wanted decision", value=target, on_change=on_target)
-        self.confidence = ui.number("Confidence", step=0.05)
+        target = default_target(explainer)
+        self.target = ui.select(classes, label="Wanted decision", value=target, on_change=on_change)
+        self.confidence = ui.number(
+            "Minimum probability",
+            step=5,
+            suffix="%",
+            validation=lambda value: percent_error(value) or None,
+            on_change=on_change,
+        )
+        self.confidence.props('stack-label placeholder="as the model decides"')
         unit = f", {explainer.schema_.target_unit}" if explainer.schema_.target_unit else ""
-        self.least, self.most = (ui.number(f"Predicted at {end}{unit}") for end in ("least", "most"))
+        self.least, self.most = (
+            ui.number(f"Predicted at {end}{unit}", on_change=on_change) for end in ("least", "most")
+        )
         self.confidence.set_visibility(not self._numbers)
         for each in (self.least, self.most):
             each.set_visibility(self._numbers)
-        methods = available_methods(explainer)
-        self.method = ui.select(methods, label="Method", value=methods[0], on_change=on_method)
-
-    def request(self, **more: Any) -> Request:
-        """The request that the fields make with further arguments."""
-        asked = {"method": str(self.method.value), **more}
-        if self._numbers:
-            return Request(target_range=(self.least.value, self.most.value), **asked)
-        return Request(target_class=self.target.value, confidence=self.confidence.value, **asked)
-
-
-class FeatureCard:
-    """The controls of one feature.
-
-    Args:
-        explainer: Knows what is legal.
-        feature: The feature.
-        on_value: Called when the value was edited.
-        on_constraint: Called when what may become of it was.
-    """
-
-    def __init__(
-        self, explainer: Explainer, feature: Feature, on_value: Callable[[], None], on_constraint: Callable[[], None]
-    ) -> None:
-        self._feature, self._explainer = feature, explainer
-        self._on_value, self._on_constraint = on_value, on_constraint
-        self.constraint = FeatureConstraint.default(feature)
-        index = explainer.schema_.index(feature.name)
-        self._axis = value_axis(explainer.encoder_.axes[index])
-        codes = [code for code in explainer.encoder_.seen[index] if code < len(feature.categories)]
-        known = [*(feature.categories[code] for code in codes), *([None] if feature.missing else [])]
-        self._categories = {category: wording.shown(feature, category) for category in known}
-        self._silent, self._is_time = False, KINDS[feature.kind].times
-        with elements.box("article", "cp-card", aria_label=f"Feature {feature.title}") as self._card:
-            elements.set_class(self._card, "cp-fixed", feature.immutable)
-            self._build()
+        for field in (self.target, self.confidence, self.least, self.most):
+            field.props(COMPACT)
+        self._methods = available_methods(explainer)
+        self.method = ui.select(self._methods, label="Method", value=self._methods[0], on_change=on_change)
+        self.method.props(COMPACT)
 
     @property
-    def value(self) -> Any:
-        """The value as it stands in the field."""
-        return self._value.value or None if self._is_time else as_integer(self._value.value)
+    def values(self) -> dict[str, Any]:
+        """What the fields hold, by name."""
+        return {
+            "target": as_integer(self.target.value),
+            "percent": as_integer(self.confidence.value),
+            "least": as_integer(self.least.value),
+            "most": as_integer(self.most.value),
+            "method": self.method.value,
+        }
 
-    def show_value(self, value: Any) -> None:
-        """Put a value into its field, without calling back."""
-        self._silent = True
-        value = None if pd.isna(value) else value
-        if isinstance(self._value, ui.select):
-            self._value.set_options({**self._categories, value: wording.shown(self._feature, value)})
-        shown: Any = wording.value(value) if self._is_time and value is not None else value
-        self._value.set_value(shown)
-        self._silent = False
+    def show(self, values: Mapping[str, Any]) -> None:
+        """Put values into the fields; of a choice that there is not, the present one stays."""
+        for name, control in (("target", self.target), ("method", self.method)):
+            if values.get(name) in control.options:
+                control.set_value(values[name])
+        for name, field in (("percent", self.confidence), ("least", self.least), ("most", self.most)):
+            value = values.get(name)
+            field.set_value(value if isinstance(value, int | float) else None)
 
-    def show_constraint(self, constraint: FeatureConstraint) -> None:
-        """Put a constraint into its controls, without calling back."""
-        self._silent = True
-        self.constraint = constraint
-        for name, control in self._controls.items():
-            value = getattr(constraint, name)
-            control.set_value(list(value) if name == "allowed" else value)
-        self._summarize()
-        self._silent = False
+    def request(self, **more: Any) -> Request:
+        """The request that the fields make with further arguments.
 
-    def check_value(self, label: Any) -> bool:
-        """Whether the value can be one of this feature; what is wrong with it is written beside it."""
-        error = state.value_error(self._explainer, self._feature, self.value, label)
-        self._value_error.set_text(error)
-        return not error
-
-    def check_constraint(self, row: pd.DataFrame | None) -> bool:
-        """Whether the constraint can be; what is wrong with it is written beside it.
-
-        Args:
-            row: The whole row, if it can be used: it must keep its own constraints.
+        Raises:
+            InputError: A field holds what cannot be.
         """
-        error = state.constraint_error(self._explainer, self._feature, self.constraint, row)
-        self._constraint_error.set_text(error)
-        return not error
-
-    def _build(self) -> None:
-        feature = self._feature
-        with ui.element("div").classes("cp-card-head"):
-            title = elements.text("h3", feature.title)
-            if feature.description:
-                elements.describe(title, title=feature.description)
-            if feature.immutable:
-                elements.text("span", "cannot change", "cp-badge")
-            locked = feature.immutable or self.constraint.locked
-            lock = ui.switch("Lock", value=locked, on_change=self._constrained).props("dense")
-            lock.set_enabled(not feature.immutable)
-            self._controls: dict[str, Any] = {"locked": elements.describe(lock, aria_label=f"Lock {feature.title}")}
-        if self.constraint.locked:
-            elements.text("p", wording.NOT_ACTIONABLE, "cp-soft")
-        self._value = elements.describe(self._value_field(), aria_label=f"Value of {feature.title}")
-        self._value_error = elements.error_label()
-        if not feature.immutable:
-            with ui.expansion().props("dense dense-toggle") as self._more:
-                self._build_constraint()
-            self._summarize()
-        self._constraint_error = elements.error_label()
-
-    def _build_constraint(self) -> None:
-        """A control for each part of a constraint, by its name."""
-        has_ends = isinstance(self._axis, NumberAxis) or is_interval(self._feature)
-        with ui.element("div").classes("cp-fields"):
-            direction = ui.select(_DIRECTIONS, label="Direction", value=BOTH, on_change=self._constrained)
-            if KINDS[self._feature.kind].one_hot:
-                elements.describe(direction, hint="its values have no order").disable()
-            cost = ui.number("Cost of change", value=1, min=0, step=0.5, on_change=self._constrained)
-            self._controls |= {"direction": direction, "cost": elements.describe(cost, hint="1 is usual")}
-            for name, label in (("low", "At least"), ("high", "At most")) if has_ends else ():
-                self._controls[name] = (
-                    ui.input(label, on_change=self._constrained).props("clearable")
-                    if self._is_time
-                    else ui.number(label, on_change=self._constrained)
-                    if isinstance(self._axis, NumberAxis)
-                    else ui.select(self._categories, label=label, clearable=True, on_change=self._constrained)
-                )
-        if not has_ends:
-            allowed = ui.select(self._categories, label="Allowed values", multiple=True, on_change=self._constrained)
-            self._controls["allowed"] = elements.describe(allowed.classes("cp-full"), hint="none chosen: all are")
-        stays = ui.switch("From the start on, not only in the end", on_change=self._constrained).props("dense")
-        self._controls["stays"] = elements.describe(
-            stays, aria_label=f"{self._feature.title} must be so from the start"
-        )
-
-    def _value_field(self) -> ui.number | ui.select | ui.input:
-        axis = self._axis
-        if self._is_time:
-            return ui.input(on_change=self._edited).props("dense")
-        if not isinstance(axis, NumberAxis):
-            return ui.select(self._categories, on_change=self._edited).props("dense options-dense")
-        field = ui.number(on_change=self._edited).props("dense")
-        unit = {"suffix": self._feature.unit} if self._feature.unit else {}
-        step = self._feature.step or (1 if axis.whole else "any")
-        hint = [wording.legal(self._feature, axis.lower, axis.upper)]
-        hint += [f"{wording.value(code)} is {meaning}" for code, meaning in self._feature.codes.items()]
-        hint += ["empty is missing"] if self._feature.missing else []
-        return elements.describe(field, step=step, hint="; ".join(hint), **unit)
-
-    def _edited(self) -> None:
-        if not self._silent:
-            self._on_value()
-
-    def _constrained(self) -> None:
-        if self._silent:
-            return
-        values = {name: as_integer(control.value) for name, control in self._controls.items()}
-        values |= {name: values[name] or None for name in ("low", "high") if self._is_time and name in values}
-        self.constraint = FeatureConstraint(**values | {"allowed": tuple(values.get("allowed", ()))})
-        self._summarize()
-        self._on_constraint()
-
-    def _summarize(self) -> None:
-        summary = self.constraint.summary(self._feature)
-        self._more.set_text(f"Limits: {summary or 'none'}")
-        elements.set_class(self._card, "cp-limited", bool(summary))
+        asked = {"method": str(self.method.value), **more}
+        if self._numbers:
+            if self.least.value is None and self.most.value is None:
+                raise InputError("Enter the least or the most that is to be predicted.")
+            return Request(target_range=(self.least.value, self.most.value), **asked)
+        if percent_error(self.confidence.value):
+            raise InputError(INVALID)
+        percent = self.confidence.value
+        return Request(target_class=self.target.value, confidence=None if percent is None else percent / 100, **asked)
 
 
 class RuleList:
@@ -246,7 +148,19 @@ class RuleList:
             elements.button("Add rule", self._add)
         self._error = elements.error_label()
         self._note = elements.text("p", "", "cp-soft", role="status")
-        self._listed = elements.box("ul", "cp-rules", aria_label="Rules")
+        self._listed = elements.box("ul", "cp-rules", aria_label="List of rules")
+        self._show()
+
+    def show(self, rules: Sequence[str]) -> None:
+        """List these rules instead of those that are there, without calling back; what cannot be is left out."""
+        self.rules, problems = (), []
+        for text in rules:
+            try:
+                rule, _ = state.read_rule(self._explainer, self.rules, text)
+                self.rules = (*self.rules, rule)
+            except InputError as error:
+                problems.append(str(error))
+        self._error.set_text(" ".join(problems))
         self._show()
 
     def remove(self, text: str) -> None:
@@ -294,50 +208,65 @@ def _example_rule(explainer: Explainer) -> str:
 
 
 class RowForm:
-    """The sections Person, Features and Rules.
+    """The sections Person, Features and Rules, and the decision of the model about the person.
 
     Args:
         model: The model, and the rows to choose from.
+        decision: Where the decision is shown.
         target_class: Gives the class that is wanted now.
-        on_other_row: Called when another row is on the page.
-        on_edit: Called when a value was edited, or a constraint.
+        on_other_row: Called when another person is on the page.
+        on_edit: Called when a value was edited, a constraint or a rule; with the name of the field.
+        on_enter: Called when Enter is pressed in a field of a feature.
+        build_tools: Makes the buttons beside those that pick a person.
     """
 
     def __init__(
         self,
         model: LoadedModel,
+        decision: "DecisionView",
         target_class: Callable[[], Any],
         on_other_row: Callable[[], None],
-        on_edit: Callable[[], None],
+        on_edit: Callable[[str], None],
+        on_enter: Callable[[], None],
+        build_tools: Callable[[], None],
     ) -> None:
         self._model, self._target_class, self._schema = model, target_class, model.explainer.schema_
-        self._on_other_row, self._on_edit = on_other_row, on_edit
-        self._index = -1
+        self._decision, self._on_other_row, self._on_edit = decision, on_other_row, on_edit
+        self.index: int | None = -1
         self._label: Any = ""
+        self._where = ""
         self._task: asyncio.Task[Any] | None = None
-        with elements.section("person", "Person", "Pick somebody, then change any value below."):
-            self._query = ui.input("Search people", on_change=self._search)
-            self._query.props("dense outlined clearable debounce=150")
-            hint = "values, or name=value; several words narrow it down"
-            elements.describe(self._query, hint=hint, aria_label="Search people by their values")
-            self._matches = elements.box("div", "cp-matches", role="list", aria_label="People found")
-            self._matches.set_visibility(False)
+        with elements.section("person", "Person"):
+            self._build_search()
             with ui.element("div").classes("cp-row"):
-                elements.button("Random", lambda: self._pick(randrange(len(model.rows))))
                 elements.button("Next rejected", self.pick_next_rejected)
-            self._picked = elements.text("p", "", "cp-soft", aria_live="polite")
-            with elements.box("div", "cp-decision", role="status", aria_label="Decision of the model"):
-                self._verdict = elements.text("div", "…", "cp-verdict")
-                self._bars = ui.element("div").classes("cp-stack")
-            self._error = elements.error_label()
-        lead = "Values can be edited. Lock what must stay; set limits to what may change."
+                elements.button("Random", lambda: self.pick(randrange(len(model.rows))))
+                build_tools()
+            with ui.element("div").classes("cp-row"):
+                self._badge = elements.text("span", "training record", "cp-badge cp-training")
+                self._picked = elements.text("p", "", "cp-soft", aria_live="polite")
+        lead = (
+            "Edit any value. Bars show the training rows; the sliders under them say what a value may become. "
+            "A lock keeps it as it is."
+        )
+        self._rows: dict[str, FeatureRow] = {}
         with elements.section("features", "Features", lead):
-            self._cards = {
-                feature.name: FeatureCard(model.explainer, feature, self._edited, self._constrained)
-                for feature in model.explainer.schema_
-            }
+            free = [each for each in self._schema if each.actionable and not each.immutable]
+            fixed = [each for each in self._schema if each not in free]
+            for title, features in (("Can change", free), ("Cannot change", fixed)):
+                if not features:
+                    continue
+                with elements.box("section", "cp-group", aria_label=title):
+                    elements.text("h3", title)
+                    for feature in features:
+                        edited, constrained = (
+                            partial(self._edited, feature.name),
+                            partial(self._constrained, feature.name),
+                        )
+                        self._rows[feature.name] = FeatureRow(model, feature, edited, constrained, on_enter)
+        self._rows = {name: self._rows[name] for name in self._schema.names}
         with elements.section("rules", "Rules", "What must hold between features, in every step of every plan."):
-            self._rules = RuleList(model.explainer, on_edit)
+            self._rules = RuleList(model.explainer, lambda: on_edit("rules"))
         ui.context.client.on_delete(self._cancel)
 
     @property
@@ -350,25 +279,70 @@ class RowForm:
         self._rules.remove(text)
 
     @property
+    def label(self) -> Any:
+        """What the person is called in their table."""
+        return self._label
+
+    @property
     def constraints(self) -> dict[str, FeatureConstraint]:
         """What may become of each feature."""
-        return {name: card.constraint for name, card in self._cards.items()}
+        return {name: row.constraint for name, row in self._rows.items()}
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The value of each feature, as its field has it."""
+        return {name: row.value for name, row in self._rows.items()}
 
     def constrain(self, name: str, constraint: FeatureConstraint) -> None:
         """Put another constraint on a feature."""
-        self._cards[name].show_constraint(constraint)
+        self._rows[name].show_constraint(constraint)
+        self._on_edit(f"limit {name}")
+
+    def defaults(self, index: int | None) -> PageState:
+        """What stands on the page where somebody of its table was picked, and nothing was edited."""
+        constraints = {name: row.default for name, row in self._rows.items()}
+        if index is None or not 0 <= index < len(self._model.rows):
+            return PageState(None, {}, constraints)
+        given = self._model.rows.values(index)
+        return PageState(index, {name: self._as_shown(name, value) for name, value in given.items()}, constraints)
+
+    def _as_shown(self, name: str, value: Any) -> Any:
+        """A value of a table as its field has it."""
+        if pd.api.types.is_scalar(value) and pd.isna(value):
+            return None
+        return wording.value(value) if KINDS[self._schema[name].kind].times else as_integer(value)
+
+    def show_state(self, shown: PageState, label: Any = None) -> None:
+        """Show what stood on the page at another time, without calling back."""
+        known = shown.row is not None and 0 <= shown.row < len(self._model.rows)
+        same_stranger = self.index is None and shown.row is None
+        self.index = shown.row if known else None
+        if known:
+            assert shown.row is not None
+            self._label, self._where = self._model.rows.label(shown.row), self._described(shown.row)
+        elif label is not None:
+            self._label, self._where = label, f"Person {wording.value(label)}, opened from a group."
+        elif not same_stranger:
+            self._label, self._where = "of a link", "A person who is not in the table of this page."
+        for name, row in self._rows.items():
+            row.show_value(shown.values.get(name))
+            row.show_constraint(shown.constraints[name])
+        self._rules.show(shown.rules)
+        self._say_who()
+        self._predict_after(0)
 
     def open(self, row: pd.DataFrame) -> None:
-        """Show a row that need not be one of those to choose from: one row, under its label."""
-        label = row.index.tolist()[0]
-        values = {str(name): row[name].tolist()[0] for name in row}
-        self._show(label, values, f"Row {wording.value(label)}, opened from a group.")
+        """Show a person who need not be one of those to choose from: one row, under its label."""
+        self.index, self._label = None, row.index.tolist()[0]
+        self._where = f"Person {wording.value(self._label)}, opened from a group."
+        self._show({str(name): row[name].tolist()[0] for name in row})
 
     def pick_next_rejected(self) -> None:
         """Take the next row of the table that the model rejects; at first, if there is none, the first one."""
-        index = self._model.rows.next_rejected(self._index, self._target_class())
-        if index is not None or self._index < 0:
-            self._pick(index or 0)
+        before = -1 if self.index is None else self.index
+        index = self._model.rows.next_rejected(before, self._target_class())
+        if index is not None or before < 0:
+            self.pick(index or 0)
         else:
             ui.notify("The model rejects nobody in this table.")
 
@@ -376,61 +350,83 @@ class RowForm:
         """The row, if its values and constraints can be, and it keeps these; else what cannot be is marked."""
         row = self._row()
         known = row is not None and bool(self._model.explainer.encoder_.known(row).all())
-        kept = [card.check_constraint(row if known else None) for card in self._cards.values()]
+        kept = [each.check_constraint(row if known else None) for each in self._rows.values()]
         return row if all(kept) else None
 
     def _row(self) -> pd.DataFrame | None:
         """The row, if its values can be; else those that cannot are marked."""
-        right = [card.check_value(self._label) for card in self._cards.values()]
+        right = [row.check_value(self._label) for row in self._rows.values()]
         if not all(right):
             return None
-        values = {name: card.value for name, card in self._cards.items()}
-        return state.single_row(self._model.explainer, values, self._label)
+        return state.single_row(self._model.explainer, self.values, self._label)
 
-    def _pick(self, index: int) -> None:
+    def pick(self, index: int) -> None:
         """Take the row at a position of the table."""
         rows = self._model.rows
-        self._index = index
+        self.index, self._label, self._where = index, rows.label(index), self._described(index)
         self._matches.set_visibility(False)
-        where = f"Row {rows.label(index)}, one of {len(rows):,} people, as in the table."
-        self._show(rows.label(index), rows.values(index), where)
+        self._show(rows.values(index))
+
+    def _described(self, index: int) -> str:
+        rows = self._model.rows
+        whose = "in the model's training data" if rows.training else "in the table"
+        return f"{rows.title(index)}, one of {len(rows):,} people {whose}."
+
+    def _build_search(self) -> None:
+        self._query = ui.input("Search people", on_change=self._search)
+        self._query.props("dense outlined clearable debounce=150 hide-bottom-space")
+        self._query.on("keydown.enter", self._pick_first)
+        hint = "values, or name=value; several words narrow it down; Enter takes the first"
+        elements.describe(self._query, hint=hint, aria_label="Search people by their values")
+        self._found: list[int] = []
+        self._matches = elements.box("ul", "cp-matches", aria_label="People found")
+        self._matches.set_visibility(False)
+        self._none = elements.text("p", "", "cp-soft", role="status")
 
     def _search(self) -> None:
         query = (self._query.value or "").strip()
         self._matches.clear()
-        self._matches.set_visibility(bool(query))
-        if not query:
-            return
-        found = self._model.rows.search(query)
+        self._found = self._model.rows.search(query) if query else []
+        self._matches.set_visibility(bool(self._found))
         with self._matches:
-            for index in found:
+            for index in self._found:
                 predicted = self._model.rows.predicted[index]
                 known = f"the model predicts {wording.class_text(self._schema, predicted)}"
                 says = "a value unknown to the model" if predicted is None else known
-                on_click = partial(self._pick, index)
-                with ui.item(on_click=on_click).props("dense role=listitem"), ui.item_section():
-                    ui.item_label(f"Row {self._model.rows.label(index)}: {says}")
-                    ui.item_label(self._model.rows.summary(index)).props("caption")
-            if not found:
-                ui.label("Nobody has that; try fewer words, or age=40.").classes("cp-soft")
-            if len(found) == MOST_MATCHES:
-                ui.label(f"The first {MOST_MATCHES} are shown; more words narrow it down.").classes("cp-soft")
+                with ui.element("li"), ui.element("button").on("click", partial(self.pick, index)):
+                    elements.text("span", f"{self._model.rows.title(index)}: {says}", "cp-match")
+                    elements.text("span", self._model.rows.summary(index), "cp-soft")
+        more = f"The first {MOST_MATCHES} are shown; more words narrow it down."
+        nobody = "Nobody has that; try fewer words, or age=40." if query else ""
+        self._none.set_text(nobody if not self._found else more if len(self._found) == MOST_MATCHES else "")
 
-    def _show(self, label: Any, values: Mapping[str, Any], where: str) -> None:
-        self._label = label
-        self._picked.set_text(where)
+    def _pick_first(self) -> None:
+        self._search()  # the field waits a moment before it reports the last letter
+        if self._found:
+            self.pick(self._found[0])
+            self._none.set_text("")
+
+    def _show(self, values: Mapping[str, Any]) -> None:
         for name, value in values.items():
-            self._cards[name].show_value(value)
+            self._rows[name].show_value(value)
+        self._say_who()
         self._on_other_row()
         self._predict_after(0)
 
-    def _edited(self) -> None:
-        self._picked.set_text(f"Row {wording.value(self._label)}, with values that you have edited.")
-        self._on_edit()
+    def _say_who(self) -> None:
+        """Say whose values are shown, and whether they were edited."""
+        defaults = self.defaults(self.index)
+        edited = self.index is not None and self.values != defaults.values
+        self._picked.set_text(self._where + (" With values that you have edited." if edited else ""))
+        self._badge.set_visibility(self._model.rows.training and self.index is not None)
+
+    def _edited(self, name: str) -> None:
+        self._say_who()
+        self._on_edit(f"value {name}")
         self._predict_after(_TYPING_PAUSE)
 
-    def _constrained(self) -> None:
-        self._on_edit()
+    def _constrained(self, name: str) -> None:
+        self._on_edit(f"limit {name}")
         self.checked_row()
 
     def _cancel(self) -> None:
@@ -446,17 +442,29 @@ class RowForm:
         self.checked_row()  # a range may be wrong for other values
         row = self._row()
         if row is None:
-            self._show_prediction({}, "A value cannot be; it is marked in red.")
+            self._decision.show({}, "Invalid value: it is marked in red.")
             return
         try:
-            self._show_prediction(await self._model.predict_proba(row))
+            self._decision.show(await self._model.predict_proba(row))
         except CounterpathError as error:
-            self._show_prediction({}, str(error))
+            self._decision.show({}, elements.sentence(str(error)))
 
-    def _show_prediction(self, probabilities: Mapping[Any, float], error: str = "") -> None:
+
+class DecisionView:
+    """What the model decides about the person as they stand on the page, for a bar that stays in sight."""
+
+    def __init__(self, model: LoadedModel) -> None:
+        self._model, self._schema = model, model.explainer.schema_
+        with elements.box("div", "cp-decision", role="status", aria_label="Decision of the model"):
+            self._verdict = elements.text("p", "…", "cp-verdict")
+            self._bars = ui.element("div").classes("cp-odds-bars")
+        self._error = elements.error_label()
+
+    def show(self, probabilities: Mapping[str, float] | Mapping[Any, float], error: str = "") -> None:
         """Show the decision and the probability of each class; or why there is none."""
         self._error.set_text(error)
         says = "No decision"
+        self._bars.clear()
         if probabilities and self._model.explainer.models_.explained.numbers:
             said = wording.predicted(self._schema, next(iter(probabilities.values())))
             self._verdict.set_text(f"The model predicts {said}")
@@ -466,7 +474,6 @@ class RowForm:
             chance = wording.percent(probabilities[best])
             says = f"The model predicts {wording.class_text(self._schema, best)} ({chance})"
         self._verdict.set_text(says)
-        self._bars.clear()
         with self._bars:
             for label, probability in probabilities.items():
                 with ui.element("div").classes("cp-bar"):

@@ -11,16 +11,21 @@ import numpy as np
 import pandas as pd
 from nicegui import events, ui
 
-from counterpath.data.schema import Number, Schema
+from counterpath.data.schema import Schema
 from counterpath.data.status import BindingConstraint
 from counterpath.data.tables import parse_table
+from counterpath.explainer.request import Request
 from counterpath.explanation import Explanation, StatusCode, wording
+from counterpath.explanation.intervals import group_intervals
 from counterpath.explanation.summary import group_keys, with_labels
 from counterpath.explanation.tables import BY_ROW, MILESTONES
 from counterpath.explorer import elements
+from counterpath.explorer.cohort_form import CohortForm, LimitList
+from counterpath.explorer.cohort_results import Side, compare, show
+from counterpath.explorer.cohorts import Cohort
 from counterpath.explorer.figures import FEW, SHARES, changes_figure, measures_figure, shares_figure
-from counterpath.explorer.forms import RuleList, TargetFields
-from counterpath.explorer.state import LoadedModel, RowTable
+from counterpath.explorer.forms import RuleList, TargetFields, count_error
+from counterpath.explorer.state import FeatureConstraint, LoadedModel, RowTable, request_arguments
 from counterpath.utils.errors import InputError
 
 MOST_ROWS = 1000
@@ -32,20 +37,23 @@ _BATCH = 32
 LARGEST_FILE = 1 << 20
 """How many bytes an uploaded table may have: far more than a thousand rows need."""
 _OWN_TABLE = "the table of this page"
+_TRAINING = "the training data of this model: it has seen them"
+_EVERYBODY_ELSE = "everybody else"
+"""The cohort of all who are not in the first."""
 _LEAD = (
     "Explain many people at once: for whom is there a counterfactual, what does it cost them, and which features does "
     "it take? Differences between groups may be the model's, the data's, or chance."
 )
 COLUMNS = {
-    "n": "people",
-    "explained": "explained",
-    "found": "found",
-    "gaps": "across a gap",
-    "l0": "changes",
-    "l1": "L1",
-    "ld_sq": "ld²",
-    "steps": "steps",
-    "changes most": "changes most",
+    "n": "People",
+    "explained": "Explained",
+    "found": "Found",
+    "gaps": "Across a gap",
+    "l0": "Changes",
+    "l1": "Distance",
+    "ld_sq": "To the data",
+    "steps": "Steps",
+    "changes most": "Changes most",
 }
 """Columns of `Explanation.summary`, and what they are called on the page."""
 _PAGE = 15
@@ -56,44 +64,10 @@ _ALL_GROUPS = -1
 """The choice of no group, beside the positions of groups, which count from 0."""
 _EVERYBODY = "everybody"
 _LEGEND = (
-    "found: share of the explained people for whom there is a counterfactual. changes: features that change. L1: how "
-    "far, all together, each as a share of its range. ld²: how far from the nearest training row, squared. All "
-    "three are means over those for whom there is one, and smaller is better."
+    "In brackets: 95 % intervals. Found: share of the explained people for whom there is a counterfactual. Changes: "
+    "features that change. Distance: how far, all together, each as a share of its range. To the data: how far from "
+    "the nearest training row, squared. The last four are means over those for whom there is one; smaller is better."
 )
-
-
-def matching_rows(
-    rows: RowTable,
-    target_class: Any,
-    *,
-    rejected: bool = True,
-    feature: str = "",
-    categories: Sequence[Any] = (),
-    low: Number | None = None,
-    high: Number | None = None,
-) -> list[int]:
-    """The positions of the rows of a table that may be explained, in order.
-
-    Args:
-        rows: The table.
-        target_class: The target: see `RowTable.rejected`.
-        rejected: Only those for which the model predicts another class than the target.
-        feature: A feature by which rows are filtered, or nothing.
-        categories: The categories of it that are taken; all if there are none.
-        low: The least number of it that is taken, or None.
-        high: The largest one, or None.
-    """
-    positions = rows.rejected(target_class) if rejected else list(range(len(rows)))
-    if not feature:
-        return positions
-    column = rows.frame[feature].tolist()
-    return [
-        index
-        for index in positions
-        if not (categories and column[index] not in categories)
-        and not (low is not None and column[index] < low)
-        and not (high is not None and column[index] > high)
-    ]
 
 
 def sample(positions: list[int], limit: int, seed: int = 0) -> list[int]:
@@ -118,14 +92,27 @@ def concatenate(results: Sequence[Explanation]) -> Explanation:
     )
 
 
-def group_table(summary: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
-    """The head and the rows of a table of groups, as `with_labels` has them; where there are few people it says so."""
+def group_table(summary: pd.DataFrame, intervals: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
+    """The head and the rows of a table of groups; where there are few people it says so.
+
+    Args:
+        summary: As `with_labels` has it.
+        intervals: Of its groups, in the same order, as `group_intervals` makes them.
+    """
     names = [name for name in COLUMNS if name in summary]
     rows = []
-    for label, numbers in zip(summary.index.tolist(), summary.to_dict("records"), strict=True):
-        cells = [wording.percent(numbers[name]) if name in SHARES else wording.rounded(numbers[name]) for name in names]
+    for at, (label, numbers) in enumerate(zip(summary.index.tolist(), summary.to_dict("records"), strict=True)):
+        cells = [_measure(str(name), numbers[name], intervals.iloc[at]) for name in names]
         rows.append([label + (" (few)" if numbers["n"] < FEW else ""), *cells])
-    return ["group", *(COLUMNS[name] for name in names)], rows
+    return ["Group", *(COLUMNS[name] for name in names)], rows
+
+
+def _measure(name: str, number: Any, ends: pd.Series) -> str:
+    """A measure with its 95 % interval, where it has one."""
+    form = wording.percent if name in SHARES else wording.rounded
+    if (name, "low") not in ends.index or ends[name, "low"] != ends[name, "low"]:
+        return wording.grouped(form(number))
+    return f"{form(number)} ({form(float(ends[name, 'low']))}–{form(float(ends[name, 'high']))})"
 
 
 def small_groups_warning(summary: pd.DataFrame) -> str:
@@ -154,11 +141,19 @@ def row_table(result: Explanation, positions: Sequence[int]) -> list[tuple[str, 
         (
             row.label,
             str(row.status).replace("_", " "),
-            row.probabilities,
-            "; ".join(change.entry for change in row.changes) or "–",
+            _odds(row),
+            ("; ".join(change.entry for change in row.changes) if row.status.found else "") or "–",
         )
         for row in result._describe(positions)
     ]
+
+
+def _odds(row: wording.Row) -> str:
+    """How probable the outcome is now and, if there is a plan, with it."""
+    if row.wanted:
+        return row.probabilities if row.status.found else row.before
+    now = wording.percent(row.p_before)
+    return f"{now} → {wording.percent(row.p_after)}" if row.status.found else now
 
 
 def positions_by_status(result: Explanation) -> dict[str, list[int]]:
@@ -185,18 +180,20 @@ class GroupResults:
         tables: The tables by group that are shown now, by their headings.
     """
 
-    def __init__(self, result: Explanation, summary: pd.DataFrame, on_open: Callable[[pd.DataFrame], None]) -> None:
+    def __init__(
+        self, result: Explanation, summary: pd.DataFrame, on_open: Callable[[pd.DataFrame, Explanation], None]
+    ) -> None:
         self._result, self._on_open = result, on_open
         self.tables: dict[str, pd.DataFrame] = {}
         with elements.section("group-numbers", "In short"), ui.element("dl").classes("cp-keys"):
             row = summary.iloc[0]
             numbers = {
-                "people": str(int(row["n"])),
-                "had to be explained": str(int(row["explained"])),
+                "people": f"{int(row['n']):,}",
+                "had to be explained": f"{int(row['explained']):,}",
                 "counterfactual found": wording.percent(row["found"]),
                 "only across a gap in the data": wording.percent(row["gaps"]),
                 "features change, on average": wording.rounded(row["l0"]),
-                "mean distance (L1)": wording.rounded(row["l1"]),
+                "mean distance": wording.rounded(row["l1"]),
             }
             for name, number in numbers.items():
                 with ui.element("div"):
@@ -224,7 +221,7 @@ class GroupResults:
     async def regroup(self) -> None:
         """Show all that is by group by the column that is chosen now."""
         by = str(self._by.value)
-        summary, keys = await asyncio.to_thread(lambda: (self._result.summary(by=by), group_keys(self._result, by)[0]))
+        summary, keys, intervals = await asyncio.to_thread(self._summarize, by)
         if by != self._by.value:
             return  # another one was chosen in the meantime
         self._keys, self._labels = keys, summary.index.tolist()
@@ -240,7 +237,12 @@ class GroupResults:
         self._warning.set_text(small_groups_warning(summary))
         self._table.clear()
         with self._table:
-            elements.table(f"Measures by {title}", *group_table(summary), "cp-numbers")
+            elements.table(f"Measures by {title}", *group_table(summary, intervals), "cp-numbers")
+
+    def _summarize(self, by: str) -> tuple[pd.DataFrame, pd.Series, pd.DataFrame]:
+        """The summary by a column, the group of every row, and the intervals of all measures in the same order."""
+        summary, keys = self._result.summary(by=by), group_keys(self._result, by)[0]
+        return summary, keys, group_intervals(self._result, keys).reindex(summary.index)
 
     def _show_changes(self) -> None:
         """Show the changes of one group, or of all rows."""
@@ -254,10 +256,10 @@ class GroupResults:
         if not reasons:
             elements.text("p", "Everybody has a counterfactual, or needs none.", "cp-soft")
             return
-        _count_table("Reasons", "reason", reasons)
+        _count_table("Reasons", "Reason", reasons)
         binding = count_binding(self._result)
         if binding:
-            _count_table("What stands in the way", "constraint", binding)
+            _count_table("What stands in the way", "Constraint", binding)
 
     def _build_list(self) -> None:
         self._positions = {_EVERYBODY: list(range(len(self._result))), **positions_by_status(self._result)}
@@ -284,17 +286,21 @@ class GroupResults:
         self._rows.clear()
         with self._rows:
             rows = row_table(self._result, shown)
-            made = elements.table("The people", ["row", "result", "probability", "changes", "open"], rows, "cp-people")
+            made = elements.table(
+                "The people", ["Person", "Result", "Probability", "Changes", "Open"], rows, "cp-people"
+            )
             for (row, _), (label, *_), position in zip(made, rows, shown, strict=True):
-                factual = self._result.factuals.iloc[[position]]
+                alone = self._result._take([position])
                 with row, elements.box("td", role="cell"):
-                    name = f"Open row {label} alone"
-                    elements.button("Open", lambda factual=factual: self._on_open(factual), "flat dense", name)
+                    name = f"Open person {label} alone"
+                    elements.button(
+                        "Open", lambda alone=alone: self._on_open(alone.factuals, alone), "flat dense", name
+                    )
 
 
 def _count_table(title: str, head: str, rows: Sequence[tuple[str, int]]) -> None:
     elements.text("h3", title)
-    elements.table(title, [head, "people"], [[words, str(count)] for words, count in rows[:_MOST_REASONS]])
+    elements.table(title, [head, "People"], [[words, f"{count:,}"] for words, count in rows[:_MOST_REASONS]])
     if len(rows) > _MOST_REASONS:
         elements.text("p", f"and {len(rows) - _MOST_REASONS} more", "cp-soft")
 
@@ -307,19 +313,26 @@ class GroupView:
         on_open: Called with a row that is to be looked at alone: a table of one, under its own label.
     """
 
-    def __init__(self, model: LoadedModel, on_open: Callable[[pd.DataFrame], None]) -> None:
-        self._model, self._on_open = model, on_open
+    def __init__(self, model: LoadedModel, on_open: Callable[[pd.DataFrame, Explanation], None]) -> None:
+        self._model, self._on_open, self._ready = model, on_open, False
         with ui.element("div").classes("cp-column"):
             with elements.section("group", "Many people at once", _LEAD):
                 self._error = elements.error_label()
                 self._build_table()
+                elements.text("h3", "Who")
+                self._cohorts = CohortForm(model, self._count, self._offer_cohorts)
                 with ui.element("div").classes("cp-fields"):
-                    self._build_filter()
-                self._filter_fields = ui.element("div").classes("cp-fields")
-                self._categories: ui.select | None = None
-                self._ends: tuple[ui.number, ui.number] | None = None
+                    self._limit = ui.number(
+                        "How many, at most",
+                        value=_DEFAULT_ROWS,
+                        step=1,
+                        validation=lambda value: count_error(value, MOST_ROWS) or None,
+                        on_change=self._count,
+                    )
+                    self._other = ui.select({"": "nobody"}, label="Compare with", value="")
+                elements.text("h3", "What is asked for them")
                 with ui.element("div").classes("cp-fields"):
-                    self._fields = TargetFields(model.explainer, on_target=self._count)
+                    self._fields = TargetFields(model.explainer, self._count)
                     schema = model.explainer.schema_
                     locked = {name: schema[name].title for name in schema.not_actionable}
                     free = {each.name: each.title for each in schema if each.actionable and not each.immutable}
@@ -327,61 +340,115 @@ class GroupView:
                     self._unlock = ui.select(locked, label="May change, too", value=[], multiple=True, clearable=True)
                     elements.describe(self._unlock, hint="what people cannot usually change")
                     self._unlock.set_visibility(bool(locked))
+                self._limits = LimitList(model)
                 self._rules = RuleList(model.explainer)
                 self._matching = elements.text("p", "", "cp-soft", role="status")
-                self._show_table(model.rows, _OWN_TABLE)
+                self._ready = True
+                self._show_table(model.rows, _TRAINING if model.rows.training else _OWN_TABLE)
+                self._offer_cohorts()
                 self._task = elements.TaskControls("Explain these people", self._explain, stop_name="Stop explaining")
                 self._downloads = elements.Downloads("group", "the group", self._task.error)
             self._results = elements.box("div", "cp-column", aria_live="polite")
 
     async def _explain(self) -> None:
-        positions, limit = self._matches()
+        cohort, positions, limit = self._matches()
         if not positions:
-            raise InputError("nobody fits; take another filter, or people who are not rejected, too")
-        rows = self._rows.frame.iloc[sample(positions, limit)]
-        request = self._fields.request(
-            paths=MILESTONES,
-            lock=tuple(self._lock.value),
-            unlock=tuple(self._unlock.value),
-            rules=self._rules.rules,
-        )
+            raise InputError("nobody fits; take fewer conditions, or people who are not rejected, too")
+        request = self._request()
+        other, others, both = self._other_cohort(positions)
+        groups = [sample(each, limit) for each in (positions, others) if each]
+        total = sum(len(group) for group in groups)
         parts: list[Explanation] = []
-        for start in range(0, len(rows), _BATCH):
-            self._show_progress(start, len(rows))
-            parts.append(await self._model.explain(rows.iloc[start : start + _BATCH], request))
-        self._show_progress(len(rows), len(rows))
-        result = concatenate(parts)
+        for group in groups:
+            done = sum(len(part) for part in parts)
+            parts.append(await self._explain_rows(group, request, done, total))
+        self._show_progress(total, total)
+        result = parts[0]
         summary = await asyncio.to_thread(result.summary)
+        sides, compared = self._sides(cohort, other, parts), None
+        if sides is not None:
+            compared = await asyncio.to_thread(compare, *sides)
         self._results.clear()
         with self._results:
+            if sides is not None and compared is not None:
+                show(*sides, *compared, both)
             results = GroupResults(result, summary, self._on_open)
             await results.regroup()
         self._downloads.offer(result, results.tables)
-        self._task.show_idle(f"{len(rows)} people explained.")
+        self._task.show_idle(f"{total:,} people explained.")
+
+    def _sides(self, cohort: Cohort, other: Cohort | None, parts: Sequence[Explanation]) -> tuple[Side, Side] | None:
+        """Both cohorts with what was found, if there are two."""
+        if other is None:
+            return None
+        schema = self._model.explainer.schema_
+        first, second = (
+            Side(each.name, each.text(schema), part) for each, part in zip((cohort, other), parts, strict=True)
+        )
+        return first, second
+
+    async def _explain_rows(self, positions: list[int], request: Request, done: int, total: int) -> Explanation:
+        """The explanation of some rows, batch by batch; so many of all rows were done before."""
+        rows, parts = self._rows.frame.iloc[positions], []
+        for start in range(0, len(rows), _BATCH):
+            self._show_progress(done + start, total)
+            parts.append(await self._model.explain(rows.iloc[start : start + _BATCH], request))
+        return concatenate(parts)
+
+    def _request(self) -> Request:
+        """What is asked for everybody.
+
+        Raises:
+            InputError: A field or a limit cannot be.
+        """
+        schema, limits = self._model.explainer.schema_, self._limits.constraints
+        lock, unlock = tuple(self._lock.value or ()), tuple(self._unlock.value or ())
+        asked = {each.name: FeatureConstraint.default(each) for each in schema} | limits
+        for name in asked:
+            locked = name in lock or (not schema[name].actionable and not schema[name].immutable and name not in unlock)
+            asked[name] = replace(asked[name], locked=locked)
+        arguments = request_arguments(schema, asked)
+        return self._fields.request(paths=MILESTONES, rules=self._rules.rules, **arguments)
+
+    def _other_cohort(self, positions: list[int]) -> tuple[Cohort | None, list[int], int]:
+        """The cohort to compare with, those of its people who are not in the first, and how many are in both."""
+        other = next((each for each in self._cohorts.saved if each.name == self._other.value), None)
+        if self._other.value == _EVERYBODY_ELSE:
+            other = replace(Cohort(_EVERYBODY_ELSE), rejected=bool(self._cohorts.rejected.value))
+        if other is None:
+            return None, [], 0
+        theirs, ours = other.positions(self._rows, self._fields.target.value), set(positions)
+        left = [index for index in theirs if index not in ours]
+        if not left:
+            raise InputError(f"nobody is in {other.name} who is not in the first cohort; compare with another one")
+        both = 0 if other.name == _EVERYBODY_ELSE else len(theirs) - len(left)
+        return other, left, both
+
+    def _offer_cohorts(self) -> None:
+        """Offer the saved cohorts to compare with."""
+        names = [each.name for each in self._cohorts.saved]
+        options = {"": "nobody", _EVERYBODY_ELSE: _EVERYBODY_ELSE} | dict.fromkeys(names)
+        options |= {name: name for name in names}
+        kept = self._other.value if self._other.value in options else ""
+        self._other.set_options(options, value=kept)
 
     def _show_progress(self, done: int, total: int) -> None:
         self._task.show_busy(f"{done} of {total} people …", progress=done / total)
 
-    def _matches(self) -> tuple[list[int], int]:
-        """The positions of all rows that match, and how many of them are taken at most."""
-        limit, feature = self._limit.value, str(self._feature.value)
-        if limit is None or limit != int(limit) or not 1 <= limit <= MOST_ROWS:
-            raise InputError(f"at most {limit!r} people cannot be explained; give a whole number from 1 to {MOST_ROWS}")
-        low, high = (None, None) if self._ends is None else (end.value for end in self._ends)
-        categories: tuple[Any, ...] = ()
-        if self._categories is not None:
-            known = self._model.explainer.schema_[feature].categories
-            categories = tuple(known[code] for code in self._categories.value)
-        target, rejected = self._fields.target.value, bool(self._rejected.value)
-        found = matching_rows(
-            self._rows, target, rejected=rejected, feature=feature, categories=categories, low=low, high=high
-        )
-        return found, int(limit)
+    def _matches(self) -> tuple[Cohort, list[int], int]:
+        """The cohort, the positions of its people, and how many of them are taken at most."""
+        wrong = count_error(self._limit.value, MOST_ROWS)
+        if wrong:
+            raise InputError(f"How many, at most: {wrong[:1].lower()}{wrong[1:]}")
+        cohort = self._cohorts.cohort
+        return cohort, cohort.positions(self._rows, self._fields.target.value), int(self._limit.value)
 
     def _count(self) -> None:
         """Say how many rows match, and how many of them are drawn."""
+        if not self._ready:
+            return
         with elements.show_errors(self._error):
-            positions, limit = self._matches()
+            _, positions, limit = self._matches()
             count = len(positions)
             taken = "all of them are explained" if count <= limit else f"{limit:,} of them are drawn at random"
             self._matching.set_text(f"{count:,} of {len(self._rows):,} people fit{f'; {taken}' if count else ''}.")
@@ -396,34 +463,8 @@ class GroupView:
             pick = elements.button("Upload a CSV", name="Upload a CSV of people")
             # In the browser itself, because a file may only be asked for by a click.
             pick.on("click", js_handler=f"event => getElement({self._upload.id}).$refs.qRef.pickFiles(event)")
-            back = "Back to this page's table"
-            self._back = elements.button(back, lambda: self._show_table(self._model.rows, _OWN_TABLE), "flat dense")
-
-    def _build_filter(self) -> None:
-        features = {"": _EVERYBODY, **wording.titles(self._model.explainer.schema_)}
-        self._feature = ui.select(features, label="Filter by", value="", on_change=self._build_filter_fields)
-        self._limit = ui.number("How many, at most", value=_DEFAULT_ROWS, step=1, on_change=self._count)
-        self._limit.min, self._limit.max = 1, MOST_ROWS
-        self._rejected = ui.switch("Only people who are rejected", value=True, on_change=self._count)
-        elements.describe(self._rejected, aria_label="Only people for whom the model does not decide as wanted")
-
-    def _build_filter_fields(self) -> None:
-        """Offer the values of the feature by which rows are filtered."""
-        self._filter_fields.clear()
-        self._categories, self._ends = None, None
-        name = self._feature.value
-        if name:
-            feature = self._model.explainer.schema_[name]
-            categories = feature.categories
-            with self._filter_fields:
-                if categories:
-                    options = {code: wording.shown(feature, category) for code, category in enumerate(categories)}
-                    label = f"Values of {feature.title}"
-                    self._categories = ui.select(options, label=label, value=[], multiple=True, on_change=self._count)
-                else:
-                    low, high = (ui.number(f"{feature.title} {end}", on_change=self._count) for end in ("from", "to"))
-                    self._ends = low, high
-        self._count()
+            back, own = "Back to this page's table", _TRAINING if self._model.rows.training else _OWN_TABLE
+            self._back = elements.button(back, lambda: self._show_table(self._model.rows, own), "flat dense")
 
     async def _uploaded(self, event: events.UploadEventArguments) -> None:
         name = event.file.name

@@ -14,6 +14,7 @@ from nicegui import app as pages
 from nicegui import ui
 
 from counterpath.explainer.explainer import Explainer
+from counterpath.explanation import Explanation
 from counterpath.explanation.wording import NOTICE
 from counterpath.explorer import elements, theme
 from counterpath.explorer.group_view import GroupView
@@ -109,7 +110,7 @@ class ModelLoader:
         explainer, table = self._load()
         self._set_stage("Asking the model about everybody")
         own = explainer.encoder_.decode(explainer.models_.rows) if table is None else table
-        rows = RowTable.from_table(explainer, own)
+        rows = RowTable.from_table(explainer, own, training=table is None)
         known = rows.frame[[predicted is not None for predicted in rows.predicted]].head(1)
         with track("Warming up", total=2, shown=False) as advance:
             for plans in (1, 2):  # what is made only once is there then: graph, map, compiled code
@@ -117,7 +118,9 @@ class ModelLoader:
                 advance()
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", self.title).strip("-._")[:_LONGEST_NAME] or "model"
         self._dispatcher.models[name] = explainer
-        self.model = LoadedModel(name, explainer, rows, self._dispatcher)
+        model = LoadedModel(name, explainer, rows, self._dispatcher)
+        _ = model.distributions  # once, and before anybody waits for it
+        self.model = model
 
     def _set_stage(self, description: str, done: int = 0, total: int = 0, note: str = "") -> None:
         if description != self.stage.description:
@@ -129,11 +132,11 @@ def _notice() -> None:
     elements.text("p", NOTICE, "cp-notice", role="note")
 
 
-def _tabs(model: LoadedModel) -> None:
+def _tabs(model: LoadedModel, title: str) -> None:
     """One person, and many people."""
 
-    def open_row(row: pd.DataFrame) -> None:
-        row_view.open(row)
+    def open_row(row: pd.DataFrame, result: Explanation) -> None:
+        row_view.open(row, result)
         tabs.set_value(_ONE)
 
     with ui.tabs().classes("cp-tabs").props("no-caps align=left") as tabs:
@@ -143,7 +146,7 @@ def _tabs(model: LoadedModel) -> None:
     # A figure that is kept while it is out of sight cannot be resized there, and complains.
     with ui.tab_panels(tabs, value=_ONE, animated=False, keep_alive=False).classes("cp-panels"):
         with ui.tab_panel(_ONE):
-            row_view = RowView(model)
+            row_view = RowView(model, title)
         with ui.tab_panel(_MANY), ui.element("div").classes("cp-wide"):
             GroupView(model, open_row)
 
@@ -152,7 +155,7 @@ def _show_loading(loader: ModelLoader, outer: ui.element) -> None:
     """What is shown until the model is there."""
     _notice()
     with ui.element("div").classes("cp-section cp-opening"):
-        title = elements.text("h2", "The model is on its way", "cp-title")
+        title = elements.text("h2", "Loading model", "cp-title")
         elements.text("p", "A model is fitted once and kept: after that a start takes seconds.", "cp-lead")
         stage_text = elements.text("p", "", "cp-odds", role="status")
         bar = ui.linear_progress(show_value=False, size="12px").props("rounded")
@@ -165,7 +168,7 @@ def _show_loading(loader: ModelLoader, outer: ui.element) -> None:
             timer.cancel()
             outer.clear()
             with outer:
-                _tabs(loader.model)
+                _tabs(loader.model, loader.title)
             return
         stage = loader.stage
         progress = f" ({stage.done} of {stage.total})" if stage.total else " …"
@@ -175,7 +178,7 @@ def _show_loading(loader: ModelLoader, outer: ui.element) -> None:
         past.set_text(f"Done: {', '.join(loader.past[1:])}." if loader.past[1:] else "")
         if loader.error:
             timer.cancel()
-            title.set_text("The model is not there")
+            title.set_text("No model")
             error.set_text(f"The model cannot be opened: {loader.error}")
 
     timer = ui.timer(_POLL_SECONDS, update)
@@ -207,10 +210,11 @@ def serve(title: str, load: Load, settings: Settings, announce: Callable[[str], 
         with ui.element("header").classes("cp-header"):
             elements.text("h1", "Counterpath")
             elements.text("span", f"Model: {loader.title}", "cp-model")
+            theme.dark_switch()
         outer = ui.element("div")
         with outer:
             if loader.model is not None:
-                _tabs(loader.model)
+                _tabs(loader.model, loader.title)
             else:
                 _show_loading(loader, outer)
 

@@ -1,8 +1,8 @@
-"""One row on a tab of its own: the row, what may become of each feature, the plans that were found and their paths."""
+"""One person on a tab of its own: the decision, the person and their features, the plans, and what there is to see."""
 
 import asyncio
+import json
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,337 +12,354 @@ from nicegui import ui
 from counterpath.data.status import BindingConstraint
 from counterpath.explainer.compare import COMPARED, Comparison
 from counterpath.explainer.request import Request
-from counterpath.explanation import Explanation, StatusCode, wording
-from counterpath.explanation.milestones import steps_between
-from counterpath.explanation.tables import path_features
+from counterpath.explanation import Explanation, wording
 from counterpath.explorer import elements
-from counterpath.explorer.figures import cursor, path_figure
+from counterpath.explorer.feature_rows import as_integer
 from counterpath.explorer.figures_map import VolumeGrid, map_figure
-from counterpath.explorer.forms import RowForm, TargetFields, as_integer, available_methods
-from counterpath.explorer.state import BOTH, LoadedModel, Plan, plans_of, request_arguments, side_by_side
+from counterpath.explorer.forms import (
+    COMPACT,
+    INVALID,
+    MOST_PLANS,
+    DecisionView,
+    RowForm,
+    TargetFields,
+    available_methods,
+    count_error,
+)
+from counterpath.explorer.path_view import PathView
+from counterpath.explorer.plan_cards import LOOSEN, Bookmarks, PlanCards
+from counterpath.explorer.receipts import ReceiptDialog
+from counterpath.explorer.state import (
+    LoadedModel,
+    Plan,
+    constraints_of,
+    keep_first,
+    plans_of,
+    request_arguments,
+)
+from counterpath.explorer.url_state import History, PageState, from_fragment, from_parts, to_fragment
+from counterpath.explorer.what_if import WhatIf
 from counterpath.search.methods import NEAREST, resolve_method
 from counterpath.utils.errors import InputError
 
-MOST_BOOKMARKS = 6
-"""Plans side by side: more columns do not fit a screen."""
-NO_PLANS = "Ask for plans to see what would have to change."
-_LOOSEN: dict[str, tuple[str, dict[str, Any]]] = {
-    "lock": ("Unlock {}", {"locked": False}),
-    "not_actionable": ("Allow {} to change", {"locked": False}),
-    "up": ("Let {} go down, too", {"direction": BOTH}),
-    "down": ("Let {} go up, too", {"direction": BOTH}),
-    "range": ("Drop the range of {}", {"low": None, "high": None, "allowed": ()}),
-    "max_changes": ("Allow more than {} changes", {}),
-    "rule": ("Drop the rule {}", {}),
-}
-"""How to offer to loosen a binding constraint, by its kind; and what a feature's constraint is replaced with then."""
-_MOST_BUTTONS = 4
-"""Constraints that can be loosened by a click: those that cost most come first, and a row of buttons has an end."""
-_NO_BREAK = "\N{NO-BREAK SPACE}"
-_BADGES = {
-    StatusCode.FOUND: ("found", "cp-found"),
-    StatusCode.CROSSES_GAP: ("found, across a gap in the data", "cp-gap"),
-    StatusCode.IMPLAUSIBLE: ("found, but far from the data", "cp-gap"),
-    StatusCode.FRAGILE: ("found, but it does not last", "cp-gap"),
-    StatusCode.ALREADY: ("already so", "cp-found"),
-}
-_COMPARED = {"l0": "changes", "l1": "l1", "ld_sq": "ld²", "confidence": "probability"} | {
-    name: name for name in ("steps", "seconds")
+_SAME_EDIT = 1.5
+"""Seconds within which edits of the same field are undone together: digits of a number, moves of a slider."""
+_COMPARED = {
+    "l0": "Changes",
+    "l1": "Distance",
+    "ld_sq": "To the data",
+    "confidence": "Probability",
+    "steps": "Steps",
+    "seconds": "Seconds",
 }
 """Columns of a comparison of methods, and what they are called on the page."""
 _LEGEND = (
-    "changes: features that change. l1: how far, all together, each as a share of its range. ld²: how far from the "
-    "nearest training row, squared. Smaller is better in all three."
+    "Changes: features that change. Distance: how far, all together, each as a share of its range. To the data: how "
+    "far from the nearest training row, squared. Smaller is better in all three."
 )
-
-
-class PlanCards:
-    """A card for each plan; or why there is none, and what would have to be loosened.
-
-    Args:
-        on_show: Called with the plan whose path is to be shown.
-        on_bookmark: Called with the plan to keep.
-        on_loosen: Called with the constraint to loosen.
-    """
-
-    def __init__(
-        self,
-        on_show: Callable[[Plan], None],
-        on_bookmark: Callable[[Plan], None],
-        on_loosen: Callable[[BindingConstraint], None],
-    ) -> None:
-        self._on_show, self._on_bookmark, self._on_loosen = on_show, on_bookmark, on_loosen
-        self._cards: dict[int, ui.element] = {}
-        self._outer = elements.box("div", "cp-plans", aria_live="polite")
-        self.clear()
-
-    def clear(self) -> None:
-        """Show no plans."""
-        self.show([])
-        with self._outer:
-            ui.label(NO_PLANS).classes("cp-soft")
-
-    def show(self, plans: Sequence[Plan]) -> None:
-        """Show these plans instead of what is shown."""
-        self._outer.clear()
-        self._cards = {}
-        with self._outer:
-            for plan in plans:
-                with elements.box("article", "cp-plan", aria_label=f"Plan {plan.number}") as card:
-                    self._cards[plan.number] = card
-                    if plan.row.status.found:
-                        self._build_plan(plan)
-                    else:
-                        self._build_reason(plan)
-
-    def mark(self, plan: Plan) -> None:
-        """Mark the plan whose path is shown."""
-        for number, card in self._cards.items():
-            elements.set_class(card, "cp-chosen", number == plan.number)
-
-    def _build_head(self, title: str, plan: Plan) -> None:
-        words, look = _BADGES.get(plan.row.status, ("no plan", "cp-none"))
-        with ui.element("div").classes("cp-card-head"):
-            elements.text("h3", title)
-            elements.text("span", words, f"cp-badge {look}")
-
-    def _build_plan(self, plan: Plan) -> None:
-        self._build_head(f"Plan {plan.number}", plan)
-        probabilities = plan.row.probabilities.replace(" → ", f"{_NO_BREAK}→{_NO_BREAK}")
-        said = f"Prediction: {probabilities}" if plan.row.wanted else f"Probability of {plan.outcome}: {probabilities}"
-        elements.text("p", said, "cp-odds")
-        with elements.box("ul", "cp-changes", aria_label=f"What changes in plan {plan.number}"):
-            for change in plan.row.changes:
-                with ui.element("li"):
-                    elements.text("span", change.name, "cp-feature")
-                    elements.text("span", change.old)
-                    elements.text("span", "→")
-                    elements.text("span", change.then, "cp-new")
-        elements.text("p", plan.row.sentence)
-        if plan.row.status is StatusCode.CROSSES_GAP:
-            elements.text("p", plan.row.reason, "cp-soft")
-        steps = steps_between(plan.milestones)
-        if steps:
-            elements.text("p", "Step by step:", "cp-soft")
-            with ui.element("ol").classes("cp-steps"):
-                for step in steps:
-                    elements.text("li", step.line)
-        with ui.element("div").classes("cp-row"):
-            number = plan.number
-            elements.button("Show path", lambda: self._on_show(plan), name=f"Show the path of plan {number}")
-            elements.button("Bookmark", lambda: self._on_bookmark(plan), "flat dense", f"Bookmark plan {number}")
-
-    def _build_reason(self, plan: Plan) -> None:
-        already = plan.row.status is StatusCode.ALREADY
-        self._build_head("Nothing has to change" if already else "No plan was found", plan)
-        elements.text("p", plan.row.sentence if already else plan.row.reason)
-        if not plan.row.binding:
-            return
-        elements.text("p", f"In the way: {plan.row.binding}.", "cp-soft")
-        titles = wording.titles(plan.explanation.schema)
-        with ui.element("div").classes("cp-row"):
-            for constraint in plan.binding[:_MOST_BUTTONS]:
-                name = titles.get(constraint.feature, constraint.feature)  # of `max_changes` it is a number
-                always = constraint.kind == "rule" and name in plan.explanation.schema.rules
-                if always:
-                    elements.text("span", f"the rule {name}", "cp-badge")
-                elif constraint.kind in _LOOSEN:
-                    words = _LOOSEN[constraint.kind][0].format(name)
-                    elements.button(words, lambda constraint=constraint: self._on_loosen(constraint))
-                else:
-                    elements.text("span", f"{name} cannot change", "cp-badge")
-
-
-class PathView:
-    """Shows one path; a step of it is chosen by the slider."""
-
-    def __init__(self) -> None:
-        self._hint = elements.text("p", "The path of a plan appears here.", "cp-soft")
-        self._outer = ui.element("div").classes("cp-stack")
-
-    def clear(self) -> None:
-        """Show no path."""
-        self._outer.clear()
-        self._hint.set_visibility(True)
-
-    def show(self, plan: Plan) -> None:
-        """Show the path of a plan, from its end."""
-        self.clear()
-        self._hint.set_visibility(False)
-        self._outcome = plan.outcome
-        self._points, self._schema = plan.explanation.path(plan.label), plan.explanation.schema
-        self._features = path_features(self._points, self._schema.names)
-        steps = self._points["step"].tolist()
-        self._milestones = [steps.index(step) for step in plan.milestones["step"]]
-        with self._outer:
-            elements.text("h3", f"Plan {plan.number}, by {plan.method}")
-            last = len(steps) - 1
-            self._build_slider(last)
-            self._position = elements.text("p", "", "cp-odds", aria_live="polite")
-            self._values = elements.text("p", "", "cp-soft")
-            self._drawing = elements.Drawing()
-            self._drawing.show(path_figure(plan.explanation, plan.label))
-            with ui.expansion("All values at this step").props("dense"):
-                rows = [
-                    [feature.title, wording.amount(feature, self._features[feature.name].array[0]), ""]
-                    for feature in self._schema
-                ]
-                head = ["feature", "now", "at this step"]
-                self._rows = elements.table("All values at this step of the path", head, rows)
-        self._show_point(len(steps) - 1)
-
-    def _build_slider(self, last: int) -> None:
-        with ui.element("div").classes("cp-slider"):
-            slider = ui.slider(
-                min=0, max=max(last, 1), step=1, value=last, on_change=lambda e: self._move(int(e.value))
-            )
-            labels = [{"value": index, "label": self._milestone(index, short=True)} for index in self._milestones]
-            elements.describe(slider, marker_labels=labels, aria_label="Step along the path")
-            slider.set_enabled(last > 0)
-        with ui.element("div").classes("cp-row"):
-            for index in self._milestones:
-                words = f"To {self._milestone(index)}"
-                elements.button(words, lambda index=index: slider.set_value(index), "flat dense")
-
-    def _move(self, index: int) -> None:
-        """Move to a point of the path."""
-        self._show_point(index)
-        self._drawing.relayout(cursor(int(self._points["step"].iloc[index])))
-
-    def _show_point(self, index: int) -> None:
-        """Show what holds at a point of the path."""
-        point, last = self._points.iloc[index], len(self._points) - 1
-        milestone = f" · {self._milestone(index)}" if index in self._milestones else ""
-        self._position.set_text(f"Step {index} of {last}{milestone}")
-        probability = wording.probability(point["probability"])
-        uncertainty = wording.rounded(point["uncertainty"])
-        self._values.set_text(
-            f"Probability of {self._outcome}: {probability} · uncertainty of the generative model: {uncertainty}"
-        )
-        for feature, (row, cells) in zip(self._schema, self._rows, strict=True):
-            values = self._features[feature.name].array
-            first, here = values[0], values[index]
-            cells[-1].set_text(wording.amount(feature, here))
-            elements.set_class(row, "cp-moved", first != here)
-
-    def _milestone(self, index: int, *, short: bool = False) -> str:
-        if index == 0:
-            return "now" if short else "the row as asked"
-        if index == self._milestones[-1]:
-            return "plan" if short else "the plan"
-        number = self._milestones.index(index)
-        return f"{number}" if short else f"milestone {number}"
-
-
-class Bookmarks:
-    """Plans that are kept while the tab is open, each in a column."""
-
-    def __init__(self) -> None:
-        self._plans: list[Plan] = []
-        elements.text("h3", "Bookmarked plans")
-        self._outer = ui.element("div").classes("cp-stack")
-        self._show()
-
-    def add(self, plan: Plan) -> None:
-        """Keep a plan; of many the oldest is dropped."""
-        self._plans = [*self._plans, plan][-MOST_BOOKMARKS:]
-        self._show()
-
-    def _remove(self, plan: Plan) -> None:
-        self._plans = [other for other in self._plans if other is not plan]
-        self._show()
-
-    def _show(self) -> None:
-        self._outer.clear()
-        with self._outer:
-            if not self._plans:
-                ui.label("Bookmark plans, of one person or of several, to see them side by side.").classes("cp-soft")
-                return
-            titles = [f"{number}. {plan.title}" for number, plan in enumerate(self._plans, start=1)]
-            elements.table("Bookmarked plans side by side", ["", *titles], side_by_side(self._plans))
-            with ui.element("div").classes("cp-row"):
-                for number, plan in enumerate(self._plans, start=1):
-                    elements.button(f"Remove {number}", lambda plan=plan: self._remove(plan), "flat dense")
+_LINKS = {
+    "person": "Person",
+    "features": "Features",
+    "rules": "Rules",
+    "plans": "Plans",
+    "path": "Path",
+    "what-if": "What if",
+    "compare": "Compare",
+    "map": "Map",
+}
+"""The parts of the page, by their identity."""
+_JUMP = """(event) => {
+    event.preventDefault();  // the fragment of the address holds what was entered
+    const part = document.getElementById(event.currentTarget.hash.slice(1));
+    part.scrollIntoView({block: 'start'});
+    part.querySelector('[tabindex="-1"]')?.focus({preventScroll: true});
+}"""
+_TO_TOP = (
+    "setTimeout(() => { scrollTo(0, 0); document.getElementById('plans-title')?.focus({preventScroll: true}); }, 200)"
+)
+"""Shows the decision and the plans, once the browser shows the tab."""
+_WRITE = "history.replaceState(history.state, '', %s)"
 
 
 class RowView:
-    """The tab of one row.
+    """The tab of one person.
 
     Args:
         model: The model, and the rows to choose from.
+        title: What the model is called, for people.
     """
 
-    def __init__(self, model: LoadedModel) -> None:
-        self._model = model
+    def __init__(self, model: LoadedModel, title: str) -> None:
+        self._model, self._client = model, ui.context.client
         self._background: VolumeGrid | None = None
         self._result: Explanation | None = None
+        self._plans: list[Plan] = []
+        self._asked: PageState | None = None
         self._tables: dict[str, pd.DataFrame] = {}
+        self._history, self._last_edit, self._silent = History(), ("", 0.0), True
+        self._defaults: dict[str, Any] = {}
+        self._address_read = False
+        with elements.box("section", "cp-bar-top", aria_label="Decision and search"):
+            self._decision = DecisionView(model)
+            with ui.element("div").classes("cp-search"):
+                self._search = elements.TaskControls(
+                    "Find plans", self._find_plans, on_end=lambda: self._show_comparing("")
+                )
         with elements.box("nav", "cp-links", aria_label="Parts of the page"):
-            for identity in ("person", "features", "rules", "plans", "path", "map", "compare"):
-                ui.link(identity.capitalize(), f"#{identity}")
+            for identity, name in _LINKS.items():
+                ui.link(name, f"#{identity}").on("click", js_handler=_JUMP)
         with ui.element("div").classes("cp-main"):
             with ui.element("div").classes("cp-column"):
-                self._form = RowForm(model, lambda: self._fields.target.value, self._clear, self._mark_outdated)
-            with ui.element("div").classes("cp-column"):
-                self._build_results()
+                self._form = RowForm(
+                    model,
+                    self._decision,
+                    lambda: self._fields.target.value,
+                    self._other_row,
+                    self._edited,
+                    self._start,
+                    self._build_tools,
+                )
+            with ui.element("div").classes("cp-column cp-side"):
+                self._build_plans()
+        with ui.element("div").classes("cp-main cp-below"):
+            self._build_below()
+        self._receipt = ReceiptDialog(title)
+        self._defaults = dict(self.state.asked)
+        self._silent = False
         self._form.pick_next_rejected()
+        # The address is only known once the browser is there.
+        ui.timer(0, self._restore, once=True)
 
-    def open(self, row: pd.DataFrame) -> None:
-        """Look at a row that need not be one of those to choose from: one row, under its label."""
-        self._form.open(row)
+    def open(self, row: pd.DataFrame, result: Explanation) -> None:
+        """Look at a person of a group, with the plan that was found there.
 
-    def _build_results(self) -> None:
+        Args:
+            row: One row, under its label.
+            result: Its explanation, with the request by which it was found.
+        """
+        self._silent = True
+        asked = result.request
+        confidence = asked.get("confidence")
+        low, high = asked.get("target_range") or (None, None)
+        self._fields.show(
+            {
+                "target": asked["target_class"],
+                "method": asked["method"],
+                "percent": None if confidence is None or isinstance(confidence, list | tuple) else 100 * confidence,
+                "least": low,
+                "most": high,
+            }
+        )
+        self._plans_field.set_value(1)
+        self._max_changes.set_value(asked.get("max_changes"))
+        limits = constraints_of(self._model.explainer.schema_, asked)
+        values = {str(name): row[name].tolist()[0] for name in row}
+        shown = PageState(None, values, limits, tuple(asked.get("rules") or ()), {})
+        self._form.show_state(shown, row.index.tolist()[0])
+        self._silent = False
+        self._clear()
+        self._record("open")
+        self._asked = self.state
+        plans = self._show_plans(result)
+        self._show_path(plans[0])
+        found = plans[0].row.status.found
+        self._search.show_idle("The plan that was found in the group." if found else "No plan was found in the group.")
+        self._refresh()
+        self._client.run_javascript(_TO_TOP)
+
+    @property
+    def state(self) -> PageState:
+        """All that was entered."""
+        asked = self._fields.values | {
+            "plans": as_integer(self._plans_field.value),
+            "max_changes": as_integer(self._max_changes.value),
+        }
+        form = self._form
+        return PageState(form.index, form.values, form.constraints, form.rules, asked)
+
+    def _build_tools(self) -> None:
+        self._undo = elements.button("Undo", lambda: self._go(self._undo, self._history.undo), "flat dense")
+        self._redo = elements.button("Redo", lambda: self._go(self._redo, self._history.redo), "flat dense")
+        elements.button("Reset", self._reset, "flat dense", "Reset values, limits and rules")
+        elements.button("Copy link", self._copy_link, "flat dense")
+
+    def _build_plans(self) -> None:
         with elements.section("plans", "Plans"):
-            with ui.element("div").classes("cp-fields"):
-                self._fields = TargetFields(self._model.explainer, on_method=self._describe_method)
-                elements.describe(self._fields.confidence, hint="the least probability; empty: as the model decides")
-                self._plans_field = elements.describe(ui.number("Plans", value=3, step=1), hint="at most")
-                self._max_changes = elements.describe(ui.number("Most changes", step=1), hint="empty: any number")
+            with ui.element("div").classes("cp-fields cp-asked"):
+                self._fields = TargetFields(self._model.explainer, lambda: self._edited("asked"))
+                self._plans_field = ui.number(
+                    "Number of plans",
+                    value=3,
+                    step=1,
+                    validation=lambda value: count_error(value, MOST_PLANS) or None,
+                    on_change=lambda: self._edited("plans"),
+                )
+                features = len(self._model.explainer.schema_)
+                self._max_changes = ui.number(
+                    "Maximum changes",
+                    step=1,
+                    validation=lambda value: count_error(value, features, may_be_empty=True) or None,
+                    on_change=lambda: self._edited("changes"),
+                )
+                self._max_changes.props('stack-label placeholder="any number"')
+                for field in (self._plans_field, self._max_changes):
+                    field.props(COMPACT)
+            for field in (self._fields.confidence, self._fields.least, self._fields.most):
+                field.on("keydown.enter", lambda: self._start())
+            for field in (self._plans_field, self._max_changes):
+                field.on("keydown.enter", lambda: self._start())
             self._description = elements.text("p", "", "cp-soft")
             self._describe_method()
-            self._search = elements.TaskControls(
-                "Find plans", self._find_plans, on_end=lambda: self._show_comparing("")
-            )
-            self._plans = PlanCards(self._show_path, self._bookmark, self._loosen)
-            self._downloads = elements.Downloads("explanation", "the plans", self._search.error)
-        lead = "Every step from the person as they are to the plan, as the model sees it."
-        with elements.section("path", "Path", lead):
-            self._path = PathView()
-        lead = "Where people lie for the generative model, and which way each path takes through them."
-        with elements.section("map", "Latent map", lead):
-            self._map = elements.Drawing()
-        with elements.section("compare", "Compare"):
-            elements.text("h3", "Methods")
-            with ui.element("div").classes("cp-row"):
-                self._compare = elements.button(
-                    "Compare methods", lambda: self._search.start(self._compare_methods), "outline"
-                )
-                self._comparing = elements.describe(ui.label().classes("cp-soft"), role="status")
-            self._methods = ui.element("div")
-            self._bookmarks = Bookmarks()
+            self._cards = PlanCards(self._show_path, self._bookmark, self._loosen)
+            with ui.element("div").classes("cp-row") as self._take:
+                elements.button("Receipt", self._show_receipt, name="Receipt for the person")
+                self._downloads = elements.Downloads("explanation", "the plans", self._search.error)
+
+    def _build_below(self) -> None:
+        with ui.element("div").classes("cp-column"):
+            lead = "Every step from the person as they are to the plan, as the model sees it."
+            with elements.section("path", "Path", lead):
+                self._path = PathView()
+            lead = "Where people lie for the generative model, and which way each path takes through them."
+            with elements.section("map", "Latent map", lead):
+                self._map = elements.Drawing()
+        with ui.element("div").classes("cp-column"):
+            self._what_if = WhatIf(self._model, lambda: self._fields.target.value)
+            with elements.section("compare", "Compare"):
+                self._bookmarks = Bookmarks()
+                elements.text("h3", "Methods")
+                with ui.element("div").classes("cp-row"):
+                    self._compare = elements.button(
+                        "Compare methods", lambda: self._search.start(self._compare_methods), "outline"
+                    )
+                    self._comparing = elements.describe(ui.label().classes("cp-soft"), role="status")
+                self._methods = ui.element("div")
+
+    def _start(self) -> None:
+        self._search.start(self._find_plans)
+
+    def _other_row(self) -> None:
+        """Drop the plans of the person who was on the page before."""
+        self._clear()
+        self._record("person")
 
     def _clear(self) -> None:
-        """Drop the plans of the row that was on the page before."""
         self._search.cancel()
         self._search.show_idle()
         self._search.error.set_text("")
-        self._result, self._tables = None, {}
-        for part in (self._plans, self._path, self._map, self._methods):
+        self._result, self._plans, self._asked, self._tables = None, [], None, {}
+        for part in (self._cards, self._path, self._map, self._methods):
             part.clear()
-        self._downloads.offer(None, {})
+        self._bookmarks.compare([])
+        self._offer()
 
-    def _mark_outdated(self) -> None:
-        """Say that plans are shown for other values or constraints."""
+    def _edited(self, what: str) -> None:
+        """Something was edited on which plans depend."""
+        if self._silent:
+            return
+        self._describe_method()
+        self._record(what)
         self._search.error.set_text("")
-        if self._result is not None and not self._search.running:
-            self._search.show_idle("The plans below are from before your last edit.")
+
+    def _record(self, what: str) -> None:
+        """Note what stands on the page now: for undo, in the address, and whether the plans are still of it."""
+        if self._silent:
+            return
+        before, at = self._last_edit
+        same = what == before and time.monotonic() - at < _SAME_EDIT
+        self._last_edit = (what, time.monotonic())
+        self._history.record(self.state, same_edit=same)
+        self._refresh()
+
+    def _refresh(self) -> None:
+        state = self.state
+        elements.set_active(self._undo, self._history.can_undo)
+        elements.set_active(self._redo, self._history.can_redo)
+        self._cards.mark_outdated(self._is_outdated)
+        self._path.mark_outdated(self._is_outdated)
+        self._offer()
+        row = self._form.checked_row()
+        self._what_if.show(row)
+        defaults = self._form.defaults(state.row)
+        parts = state.to_json(replace(defaults, asked=dict(self._defaults)))
+        if self._plans and not self._is_outdated:
+            parts["plans"] = True
+        if self._address_read:
+            self._client.run_javascript(_WRITE % json.dumps(to_fragment(parts)))
+
+    @property
+    def _is_outdated(self) -> bool:
+        return self._asked is not None and bool(self._plans) and self.state != self._asked
+
+    async def _restore(self) -> None:
+        """Show what the address says."""
+        fragment = await elements.ask_browser("location.hash")
+        self._address_read = True
+        with elements.show_errors(self._search.error):
+            parts = from_fragment(str(fragment or ""))
+            if not parts:
+                return
+            row = parts.get("row")
+            defaults = replace(self._form.defaults(row), asked=dict(self._defaults))
+            if row is not None and defaults.row is None:
+                raise InputError(
+                    f"This link is about person {row} of another table; the page shows the first one here."
+                )
+            missing = {*self._model.explainer.schema_.names} - {*defaults.values, *parts.get("values", {})}
+            if missing:
+                raise InputError(
+                    "This link does not have all values of a person; the page shows the first one instead."
+                )
+            shown = from_parts(parts, defaults, self._model.explainer.schema_)
+            self._apply(shown)
+            self._history = History()
+            self._record("link")
+            if parts.get("plans"):
+                self._start()
+
+    def _apply(self, shown: PageState) -> None:
+        """Put a state on the page; plans stay, and are marked if they are of another one."""
+        self._silent = True
+        other = self._asked is not None and (shown.row, shown.row is None) != (self._asked.row, self._asked.row is None)
+        self._fields.show(shown.asked)
+        for field, name in ((self._plans_field, "plans"), (self._max_changes, "max_changes")):
+            value = shown.asked.get(name)
+            field.set_value(value if isinstance(value, int | float) else None)
+        self._form.show_state(shown)
+        self._describe_method()
+        self._silent = False
+        if other:
+            self._clear()
+
+    def _go(self, button: ui.button, step: Any) -> None:
+        """Go a state back or forth."""
+        if elements.is_active(button):
+            self._apply(step())
+            self._last_edit = ("", 0.0)
+            self._refresh()
+
+    def _reset(self) -> None:
+        """Take back all edits of the person, all limits and rules."""
+        defaults = self._form.defaults(self._form.index)
+        values = defaults.values or self._form.values
+        self._apply(replace(defaults, values=values, asked=dict(self._defaults)))
+        self._record("reset")
+
+    def _copy_link(self) -> None:
+        ui.run_javascript("navigator.clipboard?.writeText(location.href.split('?')[0] + location.hash)")
+        ui.notify("Copied: a link to this page as it stands. It holds the values of the person, and no token.")
 
     def _row_and_request(self) -> tuple[pd.DataFrame, Request]:
         row = self._form.checked_row()
-        if row is None:
-            raise InputError("Something about the values or limits cannot be; it is marked in red.")
-        constraints = request_arguments(self._model.explainer.schema_, self._form.constraints)
+        features = len(self._model.explainer.schema_)
         plans, max_changes = as_integer(self._plans_field.value), as_integer(self._max_changes.value)
+        wrong = count_error(plans, MOST_PLANS) or count_error(max_changes, features, may_be_empty=True)
+        if row is None or wrong:
+            raise InputError(INVALID)
+        schema, limits = self._model.explainer.schema_, self._form.constraints
+        if all(each.immutable or limits[each.name].locked for each in schema):
+            raise InputError("Nothing is left that could change: unlock a feature.")
+        constraints = request_arguments(schema, limits)
         return row, self._fields.request(plans=plans, max_changes=max_changes, rules=self._form.rules, **constraints)
 
     def _describe_method(self) -> None:
@@ -351,30 +368,50 @@ class RowView:
 
     async def _find_plans(self) -> None:
         row, request = self._row_and_request()
+        asked = self.state
         self._search.show_busy("Looking for a plan …")
-        plans = self._show_plans(await self._model.explain(row, replace(request, plans=1)))
+        first = await self._model.explain(row, replace(request, plans=1))
+        self._asked = asked
+        plans = self._show_plans(first)
+        elements.focus("plans-title", narrow_only=True)
         # Meanwhile the browser has the plan: nothing is drawn before.
-        self._background = await self._model.volume_grid(row) if plans[0].row.status.searched else None
+        found = plans[0].row.status.found
+        self._background = await self._model.volume_grid(row) if found else None
         self._show_path(plans[0])
-        if request.plans > 1 and plans[0].row.status.found:
+        if request.plans > 1 and found:
             self._search.show_busy(f"Here is one; looking for {request.plans} that differ …")
-            plans = self._show_plans(await self._model.explain(row, request))
-            self._show_path(plans[0])
-        found = sum(plan.row.status.found for plan in plans)
-        self._search.show_idle(f"{found} plan{'' if found == 1 else 's'}." if found else "No plan.")
+            plans = self._show_plans(keep_first(first, await self._model.explain(row, request)))
+            self._cards.mark(plans[0])
+        count = sum(plan.row.status.found for plan in plans)
+        self._search.show_idle(f"{wording.counted(count, 'plan')}." if count else "No plan.")
+        self._refresh()
 
     def _show_plans(self, result: Explanation) -> list[Plan]:
-        self._result, plans = result, plans_of(result)
-        self._plans.show(plans)
-        self._downloads.offer(result, self._tables)
-        return plans
+        self._result, self._plans = result, plans_of(result)
+        self._cards.show(self._plans)
+        self._bookmarks.compare(self._plans)
+        self._offer()
+        return self._plans
+
+    def _offer(self) -> None:
+        """Offer files of the plans that are on the page, if there are any and they are of what stands there."""
+        there = any(plan.row.status.found for plan in self._plans) and not self._is_outdated
+        self._take.set_visibility(there)
+        self._downloads.offer(self._result if there else None, self._tables)
 
     def _show_path(self, plan: Plan) -> None:
-        if not len(plan.milestones):
+        if not plan.row.status.found or not len(plan.milestones):
+            self._path.clear()
+            self._map.clear()
             return
-        self._plans.mark(plan)
+        self._cards.mark(plan)
         self._path.show(plan)
+        self._path.mark_outdated(self._is_outdated)
         self._map.show(map_figure({plan.method: plan.explanation}, plan.label, background=self._background))
+
+    def _show_receipt(self) -> None:
+        if self._result is not None:
+            self._receipt.show(self._result, wording.value(self._form.label))
 
     async def _compare_methods(self) -> None:
         row, request = self._row_and_request()
@@ -389,7 +426,7 @@ class RowView:
             seconds[name] = time.monotonic() - started
         table = await asyncio.to_thread(Comparison(results, seconds).table)
         self._tables = {"Methods on this person": table}
-        self._downloads.offer(self._result, self._tables)
+        self._offer()
         rows = []
         for name, result in results.items():
             status, numbers = str(result.status["status"].iloc[0]).replace("_", " "), table.loc[name]
@@ -397,15 +434,16 @@ class RowView:
         self._methods.clear()
         with self._methods:
             elements.text("p", _LEGEND, "cp-soft")
-            head = ["method", "result", *_COMPARED.values()]
+            head = ["Method", "Result", *_COMPARED.values()]
             elements.table("What each method finds for this person", head, rows, "cp-numbers")
+        found = {name: result for name, result in results.items() if result.valid.iloc[0]}
         background = await self._model.volume_grid(row)
-        self._map.show(map_figure(results, row.index.tolist()[0], background=background))
+        self._map.show(map_figure(found or results, row.index.tolist()[0], background=background))
         self._search.show_idle()
 
     def _show_comparing(self, doing: str) -> None:
         """Say what is being compared, or nothing when nothing is."""
-        self._compare.set_enabled(not doing)
+        elements.set_active(self._compare, not doing)
         self._comparing.set_text(doing)
 
     def _bookmark(self, plan: Plan) -> None:
@@ -420,5 +458,6 @@ class RowView:
         elif constraint.kind == "rule":
             self._form.drop_rule(name)
         else:
-            self._form.constrain(name, replace(self._form.constraints[name], **_LOOSEN[constraint.kind][1]))
-        self._search.start(self._find_plans)
+            self._form.constrain(name, replace(self._form.constraints[name], **LOOSEN[constraint.kind][1]))
+        elements.focus("plans-title")  # the button goes away
+        self._start()

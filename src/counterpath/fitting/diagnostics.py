@@ -14,6 +14,7 @@ from counterpath.data.tables import to_numbers
 from counterpath.fitting.fitted import FittedModels
 from counterpath.fitting.train import some
 from counterpath.models.calibration import Calibration, calibrate
+from counterpath.models.classifier import Thresholds, decide
 from counterpath.models.latent import context_for
 from counterpath.models.surrogate import Agreement
 from counterpath.utils.devices import map_blocks
@@ -42,7 +43,7 @@ class Quality:
         rows: How many rows.
         unseen: Whether nobody had seen them: they were held out from our own classifier. A user's model may have been
             trained on them, which we cannot know.
-        accuracy: The share that is predicted right.
+        accuracy: The share that is decided right, by the threshold of the model if it has one.
         majority: The same for always guessing the most frequent class of the training rows.
         auc: The probability that a row of a class has a higher probability of it than another row; over the classes
             the mean.
@@ -64,7 +65,15 @@ class Quality:
     gain_interval: tuple[float, float]
 
     @classmethod
-    def of(cls, probabilities: Tensor, labels: Tensor, shares: Tensor, *, unseen: bool) -> "Quality":
+    def of(
+        cls,
+        probabilities: Tensor,
+        labels: Tensor,
+        shares: Tensor,
+        *,
+        unseen: bool,
+        thresholds: Thresholds | None = None,
+    ) -> "Quality":
         """Measure probabilities of rows against their labels, where the classes had such shares in training."""
         from scipy.stats import t
 
@@ -79,7 +88,7 @@ class Quality:
         return cls(
             len(y),
             unseen,
-            float((proba.argmax(1) == y).mean()),
+            float((decide(probabilities, thresholds).cpu().numpy() == y).mean()),
             float((y == guess.argmax()).mean()),
             auc,
             (low, high),
@@ -341,17 +350,20 @@ class Diagnostics:
                 yield Finding(FAIR, text, "class_weight='balanced', or more rows of that class.")
 
 
-def diagnose(models: FittedModels, *, labels: Tensor | None = None, seed: int = 0) -> Diagnostics:
+def diagnose(
+    models: FittedModels, *, labels: Tensor | None = None, thresholds: Thresholds | None = None, seed: int = 0
+) -> Diagnostics:
     """Measure the models on held-out rows; on all rows where none were held out.
 
     Args:
         models: The models.
         labels: The class of every training row, by its place, if it is known.
+        thresholds: How the explained model decides.
         seed: Of the points off the data.
     """
     held_out = bool(models.held_out.any())
     test = models.rows[models.held_out] if held_out else models.rows
-    train = some(models.rows[~models.held_out])
+    train = models.rows[some((~models.held_out).nonzero()[:, 0])]
     space = models.latent
     with torch.no_grad():
         decoded = map_blocks(space.decode, map_blocks(space.encode, test), context_for(space, test))
@@ -361,7 +373,7 @@ def diagnose(models: FittedModels, *, labels: Tensor | None = None, seed: int = 
     except GeometryError:  # reported as a finding
         calibration = None
     count = len(models.explained.classes)
-    decided = torch.bincount(models.probabilities.argmax(-1), minlength=count)[:count]
+    decided = torch.bincount(decide(models.probabilities, thresholds), minlength=count)[:count]
     coverage = pd.DataFrame(
         {
             "class": [str(label) for label in models.explained.classes],
@@ -375,7 +387,7 @@ def diagnose(models: FittedModels, *, labels: Tensor | None = None, seed: int = 
         coverage,
         len(test),
         held_out,
-        *((None, None) if models.explained.numbers else _predicted(models, labels)),
+        *((None, None) if models.explained.numbers else _predicted(models, labels, thresholds)),
         _fit(models, labels) if models.explained.numbers else None,
     )
 
@@ -393,7 +405,9 @@ def _fit(models: FittedModels, labels: Tensor | None) -> Fit | None:
     return Fit(len(truth), own, r2, float(off.abs().mean()), guessing)
 
 
-def _predicted(models: FittedModels, labels: Tensor | None) -> tuple[float | None, Quality | None]:
+def _predicted(
+    models: FittedModels, labels: Tensor | None, thresholds: Thresholds | None
+) -> tuple[float | None, Quality | None]:
     """Balanced accuracy and quality on rows that were held out; on all rows for a user's model if none were.
 
     Nothing where there are no labels, or where our own classifier was trained on all of them.
@@ -404,8 +418,8 @@ def _predicted(models: FittedModels, labels: Tensor | None) -> tuple[float | Non
     measured = models.held_out if held_out else ~models.held_out
     counts = torch.bincount(labels[~models.held_out], minlength=len(models.explained.classes))
     probabilities, truth = models.probabilities[measured], labels[measured]
-    quality = Quality.of(probabilities, truth, counts / counts.sum(), unseen=own)
-    return _balanced_accuracy(probabilities, truth), quality
+    quality = Quality.of(probabilities, truth, counts / counts.sum(), unseen=own, thresholds=thresholds)
+    return _balanced_accuracy(decide(probabilities, thresholds), truth), quality
 
 
 def _quality(value: Mapping[str, Any] | None) -> Quality | None:
@@ -415,9 +429,9 @@ def _quality(value: Mapping[str, Any] | None) -> Quality | None:
     return Quality(**{**value, **intervals})
 
 
-def _balanced_accuracy(probabilities: Tensor, labels: Tensor) -> float:
-    """The mean over the classes of the share of rows that is predicted right."""
-    right = (probabilities.argmax(-1) == labels).double()
+def _balanced_accuracy(decided: Tensor, labels: Tensor) -> float:
+    """The mean over the classes of the share of rows that is decided right."""
+    right = (decided == labels).double()
     return float(torch.stack([right[labels == place].mean() for place in labels.unique()]).mean())
 
 

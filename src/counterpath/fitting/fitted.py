@@ -12,8 +12,9 @@ from torch import Tensor
 from counterpath.data.causes import Causes
 from counterpath.data.encoding import Encoder
 from counterpath.geometry.graph import Neighbours
+from counterpath.models.classifier import Thresholds, decide
 from counterpath.models.effects import Effects
-from counterpath.models.explained import ExplainedModel, Thresholds, decide
+from counterpath.models.explained import ExplainedModel
 from counterpath.models.family import Family, models_asked, refusals_allowed
 from counterpath.models.flow import FlowModel
 from counterpath.models.generator import Generator

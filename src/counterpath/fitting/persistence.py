@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import torch
+from safetensors import SafetensorError
 from safetensors import torch as safetensors
 from torch import Tensor, nn
 
@@ -71,16 +72,19 @@ def save(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, Tensor])
     """
     folder = folder.resolve()
     insist_replaceable(folder)
-    release_memory()  # what training has left: the files are packed in memory
-    files = {_CONFIG: _pack_config(config), _WEIGHTS: _pack_tensors(tensors)}
+    release_memory()  # what training has left
+    packed, apart = _pack_config(config), _apart(tensors)
     folder.parent.mkdir(parents=True, exist_ok=True)
     _sweep(folder)
     try:
         temporary = _temporary(folder)
         temporary.mkdir()
-        for name, content in {**files, _MANIFEST: _manifest(files)}.items():
-            with atomic(temporary / name) as part:
-                part.write_bytes(content)
+        with atomic(temporary / _CONFIG) as part:
+            part.write_bytes(packed)
+        with atomic(temporary / _WEIGHTS) as part:
+            _write_tensors(apart, part)
+        with atomic(temporary / _MANIFEST) as part:
+            part.write_bytes(_manifest({name: _digest(temporary / name) for name in (_CONFIG, _WEIGHTS)}))
         sync_folder(temporary)
         if not _vacant(folder):
             folder.rename(_aside(folder))
@@ -172,30 +176,36 @@ def _insist_text_keys(value: Any, where: str) -> None:
             _insist_text_keys(inner, f"{where}[{index}]")
 
 
-def _pack_tensors(tensors: Mapping[str, Tensor]) -> bytes:
+def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors on the CPU, contiguous, no two in the same memory; copied where they have to be, and only there.
+
+    Raises:
+        InputError: They cannot be written, or not be read again.
+    """
+    apart: dict[str, Tensor] = {}
+    memory: set[int] = set()
     try:
-        apart = _apart(tensors)
+        for name, tensor in tensors.items():
+            dense = tensor.detach().cpu().resolve_neg().contiguous()
+            dense = dense.clone() if dense.untyped_storage().data_ptr() in memory else dense
+            memory.add(dense.untyped_storage().data_ptr())
+            apart[name] = dense
         # Some names and types can be written and not be read; that takes no copy of the numbers to see.
         safetensors.load(safetensors.save({name: tensor.reshape(-1)[:0] for name, tensor in apart.items()}))
-        content: bytes = safetensors.save(apart)
     except Exception as error:
         raise InputError(
             f"the tensors cannot be written as safetensors ({_first_line(error)}): use dense tensors of real numbers "
             "or booleans, under ordinary names"
         ) from error
-    return content
-
-
-def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors on the CPU, contiguous, no two in the same memory; copied where they have to be, and only there."""
-    apart: dict[str, Tensor] = {}
-    memory: set[int] = set()
-    for name, tensor in tensors.items():
-        dense = tensor.detach().cpu().resolve_neg().contiguous()
-        dense = dense.clone() if dense.untyped_storage().data_ptr() in memory else dense
-        memory.add(dense.untyped_storage().data_ptr())
-        apart[name] = dense
     return apart
+
+
+def _write_tensors(apart: dict[str, Tensor], path: Path) -> None:
+    """Write tensors without a copy of them in memory; what goes wrong now is the disk's fault."""
+    try:
+        safetensors.save_file(apart, path)
+    except SafetensorError as error:
+        raise OSError(f"{path} cannot be written ({_first_line(error)})") from error
 
 
 def _json(value: Any) -> bytes:
@@ -218,10 +228,14 @@ def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
-def _manifest(files: Mapping[str, bytes]) -> bytes:
-    entries = {
-        name: {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()} for name, content in files.items()
-    }
+def _digest(path: Path) -> tuple[int, str]:
+    """Size and SHA-256 of a file, which is read piece by piece."""
+    with path.open("rb") as file:
+        return path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _manifest(digests: Mapping[str, tuple[int, str]]) -> bytes:
+    entries = {name: {"size": size, "sha256": digest} for name, (size, digest) in digests.items()}
     return _json({"format": FORMAT, "version": VERSION, "files": entries})
 
 
@@ -266,7 +280,8 @@ def _entries(folder: Path, content: bytes) -> dict[str, dict[str, Any]]:
 def _read_verified(folder: Path) -> dict[str, bytes]:
     """Return the very bytes that were verified, so that nobody can exchange a file before it is used."""
     manifest = _read_manifest(folder)
-    files = {}
+    files: dict[str, bytes] = {}
+    digests: dict[str, tuple[int, str]] = {}
     for name, entry in _entries(folder, manifest).items():
         path = folder / name
         if not path.is_file():
@@ -274,9 +289,10 @@ def _read_verified(folder: Path) -> dict[str, bytes]:
         content = files[name] = path.read_bytes()
         if len(content) != entry["size"]:
             _refuse(path, f"is truncated or damaged: {len(content)} bytes instead of {entry['size']!r}", content)
-        if hashlib.sha256(content).hexdigest() != entry["sha256"]:
+        digests[name] = len(content), hashlib.sha256(content).hexdigest()
+        if digests[name][1] != entry["sha256"]:
             _refuse(path, "is damaged: its SHA-256 is not the one in the manifest", content)
-    if _manifest(files) != manifest:
+    if _manifest(digests) != manifest:
         _refuse(folder / _MANIFEST, "is damaged: it is not as it was written")
     return files
 
@@ -362,6 +378,7 @@ def pack(models: FittedModels) -> tuple[dict[str, Any], dict[str, Tensor]]:
         widths = [layer.out_features for layer in generator.encoder if isinstance(layer, nn.Linear)][:-1]
         config["generator"] |= {"kind": "vae", "hidden": widths, "output": generator.output}
         config["generator"]["uncertainty"] = generator.uncertainty_kind
+        config["generator"]["ordered"] = generator.ordered is not None
         tensors |= _prefixed("generator", generator.state_dict())
     if models.landmarks is not None:
         tensors |= {f"landmarks.{name}": getattr(models.landmarks, name) for name in _LANDMARKS}
@@ -533,6 +550,7 @@ def _generator(
             hidden=tuple(config["hidden"]),
             output=config["output"],
             blocks=encoder.blocks,
+            levels=encoder.levels if config.get("ordered") else (),  # there were none before
             uncertainty=config.get("uncertainty", "rbf"),  # the only one there was
             **{name: config[name] for name in ("centers", "zeta") if name in config},
         )

@@ -22,7 +22,7 @@ from counterpath.data.impute import Imputer
 from counterpath.data.schema import Schema
 from counterpath.data.tables import check_columns, draw_rows, to_pandas, without_ignored
 from counterpath.fitting.fitted import FittedModels
-from counterpath.models.classifier import Classifier, PredictProba, blockwise_proba, rescaled
+from counterpath.models.classifier import Classifier, PredictProba, Thresholds, blockwise_proba, decide, rescaled
 from counterpath.models.ensemble import fit_ensemble
 from counterpath.models.explained import (
     ExplainedModel,
@@ -35,6 +35,7 @@ from counterpath.models.explained import (
     class_labels,
     is_regression,
     is_torch,
+    parse_threshold,
     qualified_name,
     table_proba,
 )
@@ -197,6 +198,7 @@ _GENERATOR_ROWS, _FLOW_ROWS = 2_000_000, 1_000_000
 """Rows that training sees in all, one as often as it is seen: they set how long the fit of a large table takes."""
 MOST_ROWS = 1_000_000  # rows of a table that are fitted to: training sees two million, and more rows would be seen once
 _SOME_ROWS = 50_000  # rows of a large table that do where each is compared with others: centres, a surrogate, limits
+_ENCODED_AT_ONCE = 1 << 13  # rows: with fewer, what is done once for each part begins to count
 _EPOCH_ROWS = 100_000  # rows that make an epoch of a larger table, drawn anew each time
 _STAGES = {
     "own": (
@@ -210,11 +212,10 @@ _STAGES = {
         ("training vae mean", 35.0),
         ("training vae uncertainty", 3.0),
         ("training surrogate", 11.0),
-        ("visiting rows", 12.0),
         *(
             pair
             for again in range(1, _SURROGATE_ROUNDS + 1)
-            for pair in ((f"training surrogate again {again}", 5.0), ("visiting rows", 12.0))
+            for pair in (("visiting rows", 12.0), (f"training surrogate again {again}", 5.0))
         ),
     ),
 }  # by kind of model: the percentage of the time of a fit to German Credit that each part takes
@@ -224,6 +225,10 @@ _EPOCHS = 60, 1 / 16  # a table is seen so often, or by this many times its rows
 _BATCH = 16, 512  # smallest and largest batch: BatchNorm needs some rows
 _BATCHES = 16  # make an epoch of a small table: with larger batches it takes longer to learn as much
 _GENERATOR_RATE = 2e-3  # of Adam, at the beginning; the paper's constant rate is half of it
+
+
+ORDERED_METRICS = ("euclidean", "fisher-rao")
+"""What changes of binary, boolean and ordinal features are measured by: like numbers, or as in `geometry.ordered`."""
 
 
 @dataclass(frozen=True)
@@ -238,6 +243,7 @@ class Sizes:
             all, and more than 100,000 rows make several epochs.
         numeric_output: How the decoder ends for numbers, "sigmoid" or "linear".
         uncertainty: How its uncertainty is estimated (see `models.uncertainty`).
+        ordered_metric: How binary, boolean and ordinal features are measured, one of `ORDERED_METRICS`.
     """
 
     latent_dim: int | str = "auto"
@@ -246,6 +252,7 @@ class Sizes:
     epochs: int | str = "auto"
     numeric_output: str = "sigmoid"
     uncertainty: str = "rbf"
+    ordered_metric: str = "euclidean"
 
     def __post_init__(self) -> None:
         for name in ("latent_dim", "n_centers", "epochs"):
@@ -256,6 +263,12 @@ class Sizes:
             raise InputError(f"hidden is {self.hidden!r}; expected widths of layers, for instance (512, 256)")
         choose("way to decode numbers", self.numeric_output, OUTPUTS)
         choose("uncertainty", self.uncertainty, UNCERTAINTIES)
+        choose("ordered_metric", self.ordered_metric, dict.fromkeys(ORDERED_METRICS))
+        if (self.ordered_metric, self.numeric_output) == ("fisher-rao", "linear"):
+            raise InputError(
+                "ordered_metric='fisher-rao' measures values between 0 and 1, where numeric_output='linear' does not "
+                "stay; leave out one of them"
+            )
 
 
 def hold_out(count: int, seed: int, labels: np.ndarray | None = None) -> Tensor:
@@ -273,10 +286,10 @@ def hold_out(count: int, seed: int, labels: np.ndarray | None = None) -> Tensor:
 
 
 def fit_generator(
-    rows: Tensor, encoder: Encoder, sizes: Sizes, run: Run, own: Autoencoder | None = None
+    rows: Tensor, index: Tensor, encoder: Encoder, sizes: Sizes, run: Run, own: Autoencoder | None = None
 ) -> VAE | Generator:
-    """Fit a VAE to the rows, which can be conditioned on any features, or our uncertainty to a user's own generator."""
-    batch, epochs = schedule(len(rows), _GENERATOR_ROWS)
+    """Fit a VAE to some rows, which can be conditioned on any features; or our uncertainty to a user's generator."""
+    batch, epochs = schedule(len(index), _GENERATOR_ROWS)
     epochs = epochs if isinstance(sizes.epochs, str) else sizes.epochs
     training = VAETraining(
         mean_epochs=epochs,
@@ -288,10 +301,10 @@ def fit_generator(
         epoch_rows=_EPOCH_ROWS,
         std_rows=_SOME_ROWS,
     )
-    different = len(torch.unique(some(rows), dim=0))
+    different = len(torch.unique(rows[some(index)], dim=0))
     if different < 2:
         raise InputError("all training rows are equal: there is nothing that could change")
-    centers = sizes.n_centers if isinstance(sizes.n_centers, int) else min(200, max(10, len(rows) // 20))
+    centers = sizes.n_centers if isinstance(sizes.n_centers, int) else min(200, max(10, len(index) // 20))
     if len(encoder.schema.immutable) == len(encoder.schema):
         raise InputError("all features are immutable: there is nothing that could change")
     if own is not None:
@@ -300,8 +313,13 @@ def fit_generator(
                 f"uncertainty={sizes.uncertainty!r} trains or looks into our own decoder; with a generator of yours it "
                 "is 'rbf'"
             )
-        model = Generator(own, rows, centers=centers, category=_categories(encoder, rows))
-        fit_uncertainty(model, rows, training=training, run=run)
+        if sizes.ordered_metric != "euclidean":
+            raise InputError(
+                f"ordered_metric={sizes.ordered_metric!r} needs values that stay between 0 and 1, as our own decoder's "
+                "do; with a generator of yours it is 'euclidean'"
+            )
+        model = Generator(own, rows[index], centers=centers, category=_categories(encoder, rows))
+        fit_uncertainty(model, rows, training=training, run=run, index=index)
         return model
     return fit_vae(
         rows,
@@ -311,21 +329,23 @@ def fit_generator(
         hidden=sizes.hidden,
         output=sizes.numeric_output,
         blocks=encoder.blocks,
+        levels=encoder.levels if sizes.ordered_metric == "fisher-rao" else (),
         uncertainty=sizes.uncertainty,
         centers=min(centers, different),
         training=training,
         run=run,
+        index=index,
     )
 
 
 def fit_own_classifier(
-    rows: Tensor, labels: np.ndarray, classes: int, weights: tuple[float, ...] | None, run: Run
+    rows: Tensor, index: Tensor, labels: np.ndarray, classes: int, weights: tuple[float, ...] | None, run: Run
 ) -> Classifier:
-    """Train the classifier under explanation ourselves; where labels are numbers, a regressor."""
-    y = torch.from_numpy(labels).to(rows.device)
+    """Train the classifier under explanation ourselves, on some rows; where labels are numbers, a regressor."""
+    y = torch.from_numpy(np.require(labels, requirements="W")).to(rows.device)  # those of a frame may be read-only
     if y.is_floating_point():
-        return fit_own_regressor(rows, y, run=run)
-    return fit_own(rows, y, classes, class_weights=weights, run=run)
+        return fit_own_regressor(rows, y, run=run, index=index)
+    return fit_own(rows, y, classes, class_weights=weights, run=run, index=index)
 
 
 def fit_explained_surrogate(
@@ -338,14 +358,16 @@ def fit_explained_surrogate(
     run: Run,
     *,
     numbers: bool = False,
+    thresholds: Thresholds | None = None,
 ) -> ExplainedModel:
     """Distil a black-box model: from training rows, from drawn rows, and from rows that searches visit.
 
     A search goes where the surrogate promises most, which is where it is most likely to be wrong. So it learns again
-    from the rows that searches visited and on which the two disagreed, twice. The numbers of a regressor are
-    standardised meanwhile.
+    from the rows that searches visited and on which the two disagreed, twice. What a class is goes by the thresholds
+    of the model. The numbers of a regressor are standardised meanwhile.
     """
-    said, trained = partial(_in_parts, black_box_proba(model, encoder, numbers=numbers)), some(rows[~held_out])
+    said = partial(_in_parts, black_box_proba(model, encoder, numbers=numbers))
+    trained = rows[some((~held_out).nonzero()[:, 0])]
     mean, spread = 0.0, 1.0
     if numbers:
         known = said(trained)
@@ -359,14 +381,15 @@ def fit_explained_surrogate(
     data = SurrogateData(trained, ask(trained)) + SurrogateData(drawn, ask(drawn))
     test = rows[held_out] if bool(held_out.any()) else rows
     checks = [SurrogateData(x, ask(x)) for x in (test, unseen[:_MOST_HELD_OUT])]
-    surrogate = fit_surrogate(data, run=run)
+    surrogate, on_visited = fit_surrogate(data, run=run), 1.0
     for again in range(_SURROGATE_ROUNDS):
-        visited = _visited(surrogate, ask, generator, encoder, trained, replace(run, seed=run.seed + again))
-        data = data + disagreements(surrogate, visited)
+        one = replace(run, seed=run.seed + again)
+        visited = _visited(surrogate, ask, generator, encoder, trained, one, thresholds)
+        on_visited = agreement(surrogate, visited, thresholds)  # before it learns from them
+        data = data + disagreements(surrogate, visited, thresholds)
         surrogate = fit_surrogate(data, run=run, name=f"surrogate again {again + 1}", start=surrogate)
-    last = replace(run, seed=run.seed + _SURROGATE_ROUNDS)
-    visited = _visited(surrogate, ask, generator, encoder, trained, last)
-    agreed = Agreement(*(agreement(surrogate, check) for check in (*checks, visited)))
+    on_held_out, on_drawn = (agreement(surrogate, check, thresholds) for check in checks)
+    agreed = Agreement(on_held_out, on_drawn, on_visited)
     return ExplainedModel(
         "black-box",
         qualified_name(model),
@@ -392,8 +415,8 @@ def _in_parts(ask: PredictProba, rows: Tensor) -> Tensor:
 def encode_rows(encoder: Encoder, frame: pd.DataFrame) -> Tensor:
     """All rows of a table encoded, some of them at a time: in between they take a multiple of their memory."""
     encoded = torch.empty(len(frame), encoder.width)
-    for first in range(0, len(frame), _SOME_ROWS):
-        encoded[first : first + _SOME_ROWS] = encoder.encode(frame.iloc[first : first + _SOME_ROWS])
+    for first in range(0, len(frame), _ENCODED_AT_ONCE):
+        encoded[first : first + _ENCODED_AT_ONCE] = encoder.encode(frame.iloc[first : first + _ENCODED_AT_ONCE])
     return encoded
 
 
@@ -404,6 +427,7 @@ def _visited(
     encoder: Encoder,
     rows: Tensor,
     run: Run,
+    thresholds: Thresholds | None,
 ) -> SurrogateData:
     """Rows that searches from a few training rows to any other class visit, as long as the surrogate is followed."""
     models = SearchModels[Any, Any](surrogate, generator).folded()
@@ -414,7 +438,7 @@ def _visited(
     predicted = surrogate_proba(start)
     setup = SearchSetup(encoder, models, surrogate_proba, True, start, predicted)
     options = SearchOptions(max_steps=_SEARCH_STEPS, step_size=_SEARCH_STEP, progress=False)
-    visited, targets = [], _away(predicted)
+    visited, targets = [], _away(predicted, thresholds)
     with track("visiting rows", len(targets), shown=run.progress) as advance:
         for member, target in targets:
             feasible = FeasibleSet.of(encoder, start[member])
@@ -424,15 +448,16 @@ def _visited(
     return SurrogateData(x, predict_proba(x))
 
 
-def _away(predicted: Tensor) -> list[tuple[Tensor, Target]]:
-    """Rows by what a surrogate predicts, and a target elsewhere: any other class, or a number that is a spread away."""
+def _away(predicted: Tensor, thresholds: Thresholds | None = None) -> list[tuple[Tensor, Target]]:
+    """Rows by what a surrogate decides, and a target elsewhere: any other class, or a number that is a spread away."""
     if predicted.shape[-1] == 1:
         high = predicted[:, 0] > 0
         pairs = ((high, NumberTarget(high=-1.0)), (~high, NumberTarget(low=1.0)))
         return [(member, target) for member, target in pairs if bool(member.any())]
-    now = predicted.argmax(-1)
+    now = decide(predicted, thresholds)
     return [
-        (now == index, Target(index, other=True, confidence=_SURROGATE_CONFIDENCE)) for index in now.unique().tolist()
+        (now == index, Target(index, other=True, confidence=_SURROGATE_CONFIDENCE, thresholds=thresholds))
+        for index in now.unique().tolist()
     ]
 
 
@@ -519,6 +544,7 @@ class FitConfig:
         run: Seed, checkpoints and progress of their training.
         options: How to search, for what the method itself fits.
         numbers: Whether the model predicts numbers, and not classes.
+        threshold: From which probability on it decides for a class, as of `parse_threshold`.
     """
 
     model: Any
@@ -530,6 +556,7 @@ class FitConfig:
     run: Run
     options: SearchOptions = field(default_factory=SearchOptions)
     numbers: bool = False
+    threshold: float | Mapping[Any, float] | None = None
 
 
 def fit_models(
@@ -554,14 +581,14 @@ def _fit_models(
     model, run = config.model, config.run
     classes = _classes(config, encoder, rows, labelled and labelled[0])  # before anything is trained
     check_class_labels(encoder.schema, classes)
+    thresholds = parse_threshold(config.threshold, classes)
     held_out = hold_out(len(rows), run.seed, labelled and labelled[1]).to(rows.device)
-    trained = rows[~held_out]
-    generator = fit_generator(trained, encoder, config.sizes, run, config.generator)
+    index = (~held_out).nonzero()[:, 0]
+    generator = fit_generator(rows, index, encoder, config.sizes, run, config.generator)
     release_memory()
     if labelled is not None and model is None:
         weights = None if config.numbers else class_weights(config.class_weight, classes, labelled[1])
-        kept = labelled[1][~held_out.cpu().numpy()]
-        classifier = fit_own_classifier(trained, kept, len(classes), weights, run)
+        classifier = fit_own_classifier(rows, index, labelled[1], len(classes), weights, run)
         said = blockwise_proba(fold(classifier), numbers=config.numbers)
         name = "Counterpath's regressor" if config.numbers else "Counterpath's classifier"
         explained = ExplainedModel("own", name, classes, said, classifier, numbers=config.numbers)
@@ -570,9 +597,8 @@ def _fit_models(
         explained = torch_subject(model, rows, *named, classes, numbers=config.numbers)
     else:
         to = generator, encoder, rows, held_out, run
-        explained = fit_explained_surrogate(model, classes, *to, numbers=config.numbers)
-    flow = fit_flow_model(trained, run) if "flow" in config.method.needs else None
-    del trained  # a copy of most rows
+        explained = fit_explained_surrogate(model, classes, *to, numbers=config.numbers, thresholds=thresholds)
+    flow = fit_flow_model(rows[index], run) if "flow" in config.method.needs else None
     release_memory()
     models = FittedModels(
         encoder,
@@ -587,8 +613,10 @@ def _fit_models(
     with track("fitting the method", 2, shown=run.progress) as advance:
         codes = models.latent, encoder.round, rows, models.probabilities, models.predict_proba
         models = replace(models, landmarks=Landmarks.of(*codes, run.seed))
+        release_memory()
         advance()
         models.state(config.method, config.options)
+        release_memory()
         advance()
     return models
 
@@ -626,7 +654,7 @@ def fit_family(
     if alternatives is not None:
         if retrain is not None:
             raise InputError("alternatives and retrain were both given; expected one of them")
-        return replace(models, family=Family.of_models(alternatives, explained, models.encoder))
+        return replace(models, family=Family.of_models(alternatives, explained, models.encoder, rows))
     if retrain is None and explained.kind != "own":
         raise InputError(
             f"{explained.name} is a model of yours: say how it is trained, retrain=function or retrain=estimator, or "

@@ -27,6 +27,12 @@ _WORTH_THREADS = 1024
 """For so many queries a k-d tree starts threads: starting them costs as much as a few hundred."""
 
 
+_WORTH_TREE = 40
+"""Columns up to which a k-d tree is quicker than the distances to all rows; with more it looks at nearly all rows."""
+_PRODUCTS_AT_ONCE = 1 << 24  # 64 megabytes of products in float32
+_PRODUCT_ERROR = 1e-5  # of the squared norms: a hundred times what float32 rounds off in a sum of as many products
+
+
 @dataclass(frozen=True)
 class Neighbours:
     """The rows in which neighbours are looked for.
@@ -65,6 +71,28 @@ class Neighbours:
         if query.device.type != "cpu" or len(query) == 0:
             distance, index = self.nearest(query)
             return distance[:, 0] <= reach, index[:, 0]
+        if self.reference.shape[1] > _WORTH_TREE and query.dtype == torch.float32:
+            return self._within_by_products(query, reach)
+        return self._within_by_tree(query, reach)
+
+    def _within_by_products(self, query: Tensor, reach: Tensor) -> tuple[Tensor, Tensor]:
+        """The same from ½‖t‖² − qᵀt of all rows, and by the tree where that is too close to tell."""
+        points, half_norms = self._padded
+        good, index = torch.zeros(len(query), dtype=torch.bool), torch.zeros(len(query), dtype=torch.long)
+        rows = max(1, _PRODUCTS_AT_ONCE // len(points))
+        for some in torch.arange(len(query)).split(rows):
+            point = self._weighted(query[some])
+            least, index[some] = torch.addmm(half_norms, point, points.T, alpha=-1).min(1)
+            square = 2 * least.double() + point.double().square().sum(1)
+            allowed = reach[some].double().square()
+            unsure = (square - allowed).abs() <= _PRODUCT_ERROR * (1 + point.double().square().sum(1))
+            good[some] = square <= allowed
+            if bool(unsure.any()):
+                close = some[unsure]
+                good[close], index[close] = self._within_by_tree(query[close], reach[close])
+        return good, index
+
+    def _within_by_tree(self, query: Tensor, reach: Tensor) -> tuple[Tensor, Tensor]:
         points, bound = self._weighted(query).double().numpy(), float(reach.max())
         workers = -1 if len(points) >= _WORTH_THREADS else 1
         found, where = self._tree.query(points, k=1, workers=workers, distance_upper_bound=np.nextafter(bound, np.inf))
@@ -83,7 +111,8 @@ class Neighbours:
     def _tree(self) -> Any:
         from scipy.spatial import cKDTree
 
-        return cKDTree(self._points.double().cpu().numpy())
+        # Not `_points`, which would be kept beside the tree's own copy.
+        return cKDTree(self._weighted(self.reference).double().cpu().numpy())
 
     @cached_property
     def _padded(self) -> tuple[Tensor, Tensor]:

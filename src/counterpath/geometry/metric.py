@@ -39,6 +39,7 @@ from jaxtyping import Bool, Float, Float64
 from torch import Tensor, nn
 
 from counterpath.geometry import kernels
+from counterpath.geometry.ordered import Ordered
 from counterpath.utils.devices import in_float32, kernels_usable
 from counterpath.utils.errors import GeometryError, InputError
 
@@ -56,6 +57,7 @@ class Linearization:
         std_rank_one: v and g with Jσ = vgᵀ, for a model whose features get uncertain together; None for others.
         deviations: (J_k − Jμ)/√K of the K members of an ensemble, whose mean Jμ is; None for other models. With them
             JμᵀJμ + Σ_k (J_k − Jμ)ᵀ(J_k − Jμ)/K = E_k[J_kᵀJ_k], the expected pull-back metric of the ensemble.
+        ordered: Which columns of `mean` have levels in an order, if they are not to be measured like numbers.
     """
 
     mean: Float[Tensor, "n D"]
@@ -65,6 +67,7 @@ class Linearization:
     category: Bool[Tensor, "D"] | None = None
     std_rank_one: tuple[Float[Tensor, "n D"], Float[Tensor, "n d"]] | None = None
     deviations: Float[Tensor, "k n D d"] | None = None
+    ordered: Ordered | None = None
 
     @property
     def jacobians(self) -> tuple[Tensor, ...]:
@@ -78,21 +81,34 @@ class Linearization:
 
         They are the `jacobians`, but for the rows of categories in the first one: a probability p is measured by
         Fisher and Rao's 2√p. A decoder that is sure of a category has a Jacobian close to 0 there; under the Euclidean
-        metric such a category would cost nothing, and M⁻¹∇f would grow like 1/p(1 − p).
+        metric such a category would cost nothing, and M⁻¹∇f would grow like 1/p(1 − p). Values with levels in an order
+        are measured likewise where they are `ordered`.
         """
-        if self.category is None:
+        speeds = self._speeds
+        if speeds is None:
             return self.jacobians
-        return (torch.where(self.category[:, None], self._fisher_rao, self.mean_jac), *self.jacobians[1:])
+        return (self.mean_jac * speeds[1][..., None], *self.jacobians[1:])
 
     @property
-    def category_factor(self) -> Tensor | None:
-        """The rows of the first factor that belong to categories, or None."""
-        return None if self.category is None else self._fisher_rao * self.category[:, None]
+    def fisher_rao_factor(self) -> Tensor | None:
+        """The rows of the first factor that belong to categories and to ordered values, or None."""
+        speeds = self._speeds
+        return None if speeds is None else self.mean_jac * (speeds[0] * speeds[1])[..., None]
 
     @property
-    def _fisher_rao(self) -> Tensor:
-        """∂(2√p)/∂z = Jμ/√p."""
-        return self.mean_jac * torch.rsqrt(self.mean.clamp_min(torch.finfo(self.mean.dtype).tiny))[..., None]
+    def _speeds(self) -> tuple[Bool[Tensor, "D"], Float[Tensor, "n D"]] | None:
+        """Which columns are not measured like numbers, and by what the change of each is multiplied: 1/√p, say."""
+        if self.category is None and self.ordered is None:
+            return None
+        chosen = torch.zeros(self.mean.shape[-1], dtype=torch.bool, device=self.mean.device)  # there may be no rows
+        speeds = torch.ones_like(self.mean)
+        if self.category is not None:
+            least = torch.finfo(self.mean.dtype).tiny
+            chosen, speeds = self.category, torch.where(self.category, torch.rsqrt(self.mean.clamp_min(least)), speeds)
+        if self.ordered is not None:
+            chosen = chosen.index_fill(0, self.ordered.columns, True)
+            speeds = speeds.index_copy(1, self.ordered.columns, self.ordered.speed(self.mean))
+        return chosen, speeds
 
 
 @dataclass(frozen=True)
@@ -111,7 +127,9 @@ class Decoded:
         return torch.zeros_like(self.mean[:, 0]) if self.std is None else self.std.mean(-1)
 
 
-def secant(before: Decoded, after: Decoded, category: Bool[Tensor, "D"] | None = None) -> Linearization:
+def secant(
+    before: Decoded, after: Decoded, category: Bool[Tensor, "D"] | None = None, ordered: Ordered | None = None
+) -> Linearization:
     """Segments as their own linearisations: one column that holds differences instead of derivatives.
 
     So any metric gives the squared length of the segments, `(n, 1, 1)`, with the ambient metric at their middle, for
@@ -119,9 +137,9 @@ def secant(before: Decoded, after: Decoded, category: Bool[Tensor, "D"] | None =
     """
     mean, mean_jac = 0.5 * (before.mean + after.mean), (after.mean - before.mean)[..., None]
     if before.std is None or after.std is None:
-        return Linearization(mean, mean_jac, category=category)
+        return Linearization(mean, mean_jac, category=category, ordered=ordered)
     std, std_jac = 0.5 * (before.std + after.std), (after.std - before.std)[..., None]
-    return Linearization(mean, mean_jac, std, std_jac, category)
+    return Linearization(mean, mean_jac, std, std_jac, category, ordered=ordered)
 
 
 def jacobian(
@@ -312,7 +330,7 @@ def pullback(lin: Linearization) -> Float[Tensor, "n d d"]:
 def guided(h: Representation) -> Metric:
     """M̂(z) = JμᵀM_X(μ)Jμ + JσᵀM_X(μ)Jσ, the classifier-guided metric as the paper prints it.
 
-    Where the model has categories, their Fisher–Rao term is added: see `Linearization.factors`.
+    Where the model has categories or ordered values, their Fisher–Rao term is added: see `Linearization.factors`.
     """
 
     def metric(lin: Linearization) -> Float[Tensor, "n d d"]:
@@ -324,7 +342,7 @@ def guided(h: Representation) -> Metric:
         if lin.std_rank_one is not None:
             g = lin.std_rank_one[1].double()
             grams[1] = grams[1] * g[:, :, None] * g[:, None, :]
-        return _sum([*grams, *_categories(lin)])
+        return _sum([*grams, *_fisher_rao(lin)])
 
     return metric
 
@@ -341,7 +359,7 @@ def guided_diagonal(h: Representation) -> Metric:
         weights = h_jac.square().sum(1).sqrt()
         noise = [] if lin.std_jac is None else [gram(weights[..., None] * lin.std_jac)]
         members = [] if lin.deviations is None else [gram(h_jac @ deviation) for deviation in lin.deviations]
-        return _sum([gram(h_jac @ lin.mean_jac), *noise, *members, *_categories(lin)])
+        return _sum([gram(h_jac @ lin.mean_jac), *noise, *members, *_fisher_rao(lin)])
 
     return metric
 
@@ -362,7 +380,7 @@ def guided_draw(h: Representation, epsilon: Float[Tensor, "D"], *, frozen: bool 
             )
         jac = lin.mean_jac + epsilon[:, None] * lin.std_jac
         x = lin.mean if frozen else lin.mean + epsilon * lin.std
-        return _sum([gram(push(h, x, jac.permute(2, 0, 1))[1].permute(1, 2, 0)), *_categories(lin)])
+        return _sum([gram(push(h, x, jac.permute(2, 0, 1))[1].permute(1, 2, 0)), *_fisher_rao(lin)])
 
     return metric
 
@@ -524,8 +542,8 @@ def _sum(parts: Iterable[Tensor]) -> Tensor:
     return reduce(torch.add, parts)
 
 
-def _categories(lin: Linearization) -> list[Tensor]:
-    factor = lin.category_factor
+def _fisher_rao(lin: Linearization) -> list[Tensor]:
+    factor = lin.fisher_rao_factor
     return [] if factor is None else [gram(factor)]
 
 

@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from counterpath.geometry.metric import VJP, pull, push
@@ -17,6 +17,8 @@ from counterpath.utils.devices import map_blocks
 from counterpath.utils.errors import InputError
 
 PredictProba = Callable[[Tensor], Tensor]
+Thresholds = tuple[float, ...]
+"""τ of every class, together 1: see `decide`."""
 """A model as a function: legal encoded rows `(n, D)` to the probability of every class `(n, K)`.
 
 Of a regressor it is the number that it predicts, `(n, 1)`.
@@ -127,6 +129,11 @@ def log_probabilities(logits: Tensor) -> Float[Tensor, "n K"]:
     return torch.log_softmax(logits, dim=-1)
 
 
+_BLOCK_ROWS = {"cuda": 1 << 16}
+"""Rows in a block of our own classifier where that is not what suits the device: it is so small that launching its
+kernels takes longer than running them on fewer rows; a user's may be large."""
+
+
 @dataclass(frozen=True)
 class _Blockwise:
     """What `blockwise_proba` returns."""
@@ -141,9 +148,23 @@ class _Blockwise:
 
     @torch.no_grad()
     def __call__(self, x: Float[Tensor, "n D"]) -> Float[Tensor, "n K"]:
+        size = _BLOCK_ROWS.get(x.device.type) if isinstance(self.classifier, Classifier) else None
         if self.numbers:
-            return map_blocks(self.classifier, x)[:, None]
-        return map_blocks(lambda rows: probabilities(self.classifier(rows)), x)
+            return map_blocks(self.classifier, x, block_size=size)[:, None]
+        return map_blocks(lambda rows: probabilities(self.classifier(rows)), x, block_size=size)
+
+
+def decide(probabilities: Float[Tensor, "n K"], thresholds: Thresholds | None = None) -> Int[Tensor, "n"]:
+    """The index of the class that is decided: argmax pₖ/τₖ, and without thresholds the most probable, first of equals.
+
+    Of two classes that is the second one from its threshold on: p₁ ≥ τ₁.
+    """
+    if thresholds is None:
+        return probabilities.argmax(-1)
+    if len(thresholds) == 2:
+        return (probabilities[:, 1] >= thresholds[1]).long()
+    # No tensor of thresholds: it would be copied to the device, which what is captured in a CUDA graph must not be.
+    return torch.stack([of / at for of, at in zip(probabilities.unbind(-1), thresholds, strict=True)], -1).argmax(-1)
 
 
 def blockwise_proba(classifier: Differentiable, *, numbers: bool = False) -> PredictProba:

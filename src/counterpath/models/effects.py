@@ -21,8 +21,9 @@ from torch import Tensor
 
 from counterpath.data.causes import Causes
 from counterpath.data.encoding import Encoder
-from counterpath.data.expressions import Expression
-from counterpath.data.ruleset import EncodedValues, RuleSet
+from counterpath.data.rules.expressions import Expression
+from counterpath.data.rules.ruleset import RuleSet
+from counterpath.data.rules.values import EncodedValues
 from counterpath.utils.errors import InputError
 
 _MOST_ROWS = 20_000  # rows that an equation of a few causes is fitted to: noise as large as the effect leaves 1 % then

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from counterpath.data.encoding import Encoder
 from counterpath.data.schema import Schema
-from counterpath.models.classifier import Differentiable, PredictProba
+from counterpath.models.classifier import Differentiable, PredictProba, Thresholds
 from counterpath.models.surrogate import Agreement
 from counterpath.utils.errors import CounterpathWarning, InputError, choose
 
@@ -154,8 +154,6 @@ def _representation(module: nn.Module, layers: list[nn.Module], layer: str | Non
 
 
 Labels = tuple[Any, ...]
-Thresholds = tuple[float, ...]
-"""τ of every class, together 1: see `decide`."""
 Labelled = tuple[Labels, NDArray[Any]]
 """The classes, and the index of every row's label among them; for a regressor no classes, and the numbers."""
 _MOST_CLASSES = 50
@@ -217,19 +215,6 @@ def _find(label: Any, classes: Labels) -> int | None:
         return classes.index(label)
     names = [str(name) for name in classes]
     return names.index(str(label)) if str(label) in names else None
-
-
-def decide(probabilities: Float[Tensor, "n K"], thresholds: Thresholds | None = None) -> Int[Tensor, "n"]:
-    """The index of the class that is decided: argmax pₖ/τₖ, and without thresholds the most probable, first of equals.
-
-    Of two classes that is the second one from its threshold on: p₁ ≥ τ₁.
-    """
-    if thresholds is None:
-        return probabilities.argmax(-1)
-    if len(thresholds) == 2:
-        return (probabilities[:, 1] >= thresholds[1]).long()
-    # No tensor of thresholds: it would be copied to the device, which what is captured in a CUDA graph must not be.
-    return torch.stack([of / at for of, at in zip(probabilities.unbind(-1), thresholds, strict=True)], -1).argmax(-1)
 
 
 def parse_threshold(given: Any, classes: Labels) -> Thresholds | None:

@@ -50,7 +50,7 @@ class Task:
         table: All rows of the table.
         labels: The index of the class of each; or numbers to predict.
         weights: How much an error on each class weighs.
-        mean: Of the table's columns.
+        mean: Of the columns of the rows that are learned from.
         spread: Their standard deviation.
         index: Which rows these are.
     """
@@ -63,11 +63,19 @@ class Task:
     index: Int[Tensor, "n"]
 
     @classmethod
-    def of(cls, x: Float[Tensor, "n D"], y: Tensor, classes: int, class_weights: Sequence[float] | None) -> "Task":
-        """All rows of a table, with the classes' weights, by default the same."""
+    def of(
+        cls,
+        x: Float[Tensor, "N D"],
+        y: Tensor,
+        classes: int,
+        class_weights: Sequence[float] | None,
+        index: Int[Tensor, "n"] | None = None,
+    ) -> "Task":
+        """Rows of a table, by default all, with the classes' weights, by default the same."""
         weights = torch.tensor([1.0] * classes if class_weights is None else list(class_weights)).to(x)
-        spread = x.std(0).clamp_min(_SMALLEST_SPREAD)
-        return cls(x, y, weights, x.mean(0), spread, torch.arange(len(x), device=x.device))
+        rows = x if index is None else x[index]
+        mean, spread = rows.mean(0), rows.std(0).clamp_min(_SMALLEST_SPREAD)
+        return cls(x, y, weights, mean, spread, torch.arange(len(x), device=x.device) if index is None else index)
 
     @property
     def y(self) -> Tensor:
@@ -97,7 +105,12 @@ def error(logits: Tensor, y: Tensor, weights: Tensor) -> Tensor:
 
 
 def fit_own_regressor(
-    x: Float[Tensor, "n D"], y: Float[Tensor, "n"], *, width: int = 24, run: Run | None = None
+    x: Float[Tensor, "n D"],
+    y: Float[Tensor, "n"],
+    *,
+    width: int = 24,
+    run: Run | None = None,
+    index: Int[Tensor, "m"] | None = None,
 ) -> Classifier:
     """Train a regressor in the same way: a ridge regression, and what a network adds to it on held-out rows.
 
@@ -106,9 +119,11 @@ def fit_own_regressor(
         y: The number of every row.
         width: H, the size of the network's representation.
         run: Seed, checkpoint and progress.
+        index: Which rows to learn from; by default all.
     """
-    mean, spread = float(y.mean()), float(y.std()) or 1.0
-    regressor = fit_own(x, ((y - mean) / spread).to(x), 2, width=width, run=run)
+    known = y if index is None else y[index]
+    mean, spread = float(known.mean()), float(known.std()) or 1.0
+    regressor = fit_own(x, ((y - mean) / spread).to(x), 2, width=width, run=run, index=index)
     return rescaled(regressor, mean, spread)
 
 
@@ -120,6 +135,7 @@ def fit_own(
     class_weights: Sequence[float] | None = None,
     width: int = 24,
     run: Run | None = None,
+    index: Int[Tensor, "m"] | None = None,
 ) -> Classifier:
     """Train a classifier whose probabilities hold for rows that it was not shown.
 
@@ -133,16 +149,17 @@ def fit_own(
         class_weights: How much an error on each class weighs; by default the same.
         width: H, the size of the network's representation.
         run: Seed, checkpoint and progress.
+        index: Which rows to learn from, which are not copied; by default all.
 
     References:
         Guo, Pleiss, Sun and Weinberger, "On calibration of modern neural networks", ICML 2017.
     """
     run = run or Run()
     check_finite("classifier", x)
-    if bool((y == y[0]).all()):
-        raise InputError(f"a classifier needs more than one class in its labels; given only class {int(y[0])}")
-    task = Task.of(x, y, classes, class_weights)
-    crossed = len(x) < _CROSS_VALIDATED
+    task = Task.of(x, y, classes, class_weights, index)
+    if bool((task.y == task.y[0]).all()):
+        raise InputError(f"a classifier needs more than one class in its labels; given only class {int(task.y[0])}")
+    crossed = len(task.index) < _CROSS_VALIDATED
     parts = split(task, run.seed, _FOLDS if crossed else 1)
     penalty = best_penalty(parts)
     if not crossed:
@@ -164,7 +181,7 @@ def fit_own(
 
 def split(task: Task, seed: int, count: int) -> list[tuple[Task, Task]]:
     """The rest of the rows, and those that are held out, for each of `count` parts."""
-    fold = folds(task.labels, seed)
+    fold = folds(task.y, seed)
     return [
         (replace(task, index=task.index[fold != index]), replace(task, index=task.index[fold == index]))
         for index in range(count)
@@ -262,7 +279,7 @@ def _fit(
         batch_size=min(_BATCH[1], max(_BATCH[0], len(task.index) // 8)),
         optimizer=partial(torch.optim.AdamW, lr=_LEARNING_RATE, weight_decay=_WEIGHT_DECAY, fused=True),
         run=run,
-        identity=(task.table, task.labels, task.weights),
+        identity=(task.table, task.labels, task.weights, task.index),
         stopping=None if held_out is None else EarlyStopping(held_out_loss, _PATIENCE),
         epoch_rows=_EPOCH_ROWS,
     )

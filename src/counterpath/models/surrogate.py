@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from counterpath.models.classifier import Classifier, blockwise_proba, log_probabilities
+from counterpath.models.classifier import Classifier, Thresholds, blockwise_proba, decide, log_probabilities
 from counterpath.models.layers import update_batch_norm
 from counterpath.models.training import Run, seeded, train
 
@@ -29,12 +29,13 @@ _OFF = 0.1
 
 @dataclass(frozen=True)
 class Agreement:
-    """How often surrogate and model predict the same class.
+    """How often surrogate and model decide for the same class, by the threshold of the model if it has one.
 
     Attributes:
         held_out: On held-out rows.
         drawn: On rows that the generative model drew, and that the surrogate never saw.
-        visited: On rows that searches visited, after the surrogate was trained on those of the searches before.
+        visited: On rows that the last searches visited, by the surrogate that they followed, which was trained on those
+            of the searches before. It learned from them then, so that the one that is used agrees no less.
     """
 
     held_out: float
@@ -96,23 +97,24 @@ def fit_surrogate(
     return surrogate.requires_grad_(False)
 
 
-def disagreements(surrogate: Classifier, data: SurrogateData) -> SurrogateData:
-    """The rows on which a surrogate is more than 0.1 off or predicts another class, several times over.
+def disagreements(surrogate: Classifier, data: SurrogateData, thresholds: Thresholds | None = None) -> SurrogateData:
+    """The rows on which a surrogate is more than 0.1 off or decides for another class, several times over.
 
     They are few beside all that it learns from, and they are where searches go.
     """
     numbers = data.probabilities.shape[-1] == 1
     predicted = blockwise_proba(surrogate, numbers=numbers)(data.x)
     wrong = (predicted - data.probabilities).abs().amax(-1) > _OFF
-    wrong |= predicted.argmax(-1) != data.probabilities.argmax(-1)
+    wrong |= decide(predicted, thresholds) != decide(data.probabilities, thresholds)
     return SurrogateData(data.x[wrong].repeat(_REPEATS, 1), data.probabilities[wrong].repeat(_REPEATS, 1))
 
 
-def agreement(surrogate: Classifier, data: SurrogateData) -> float:
-    """The share of rows for which both predict the same class, or much the same number; 1 if there are none."""
+def agreement(surrogate: Classifier, data: SurrogateData, thresholds: Thresholds | None = None) -> float:
+    """The share of rows for which both decide for the same class, or much the same number; 1 if there are none."""
     if len(data.x) == 0:
         return 1.0
     if data.probabilities.shape[-1] == 1:
         off = (blockwise_proba(surrogate, numbers=True)(data.x) - data.probabilities).abs()
         return float((off <= _CLOSE).double().mean())
-    return float((blockwise_proba(surrogate)(data.x).argmax(-1) == data.probabilities.argmax(-1)).double().mean())
+    both = (decide(said, thresholds) for said in (blockwise_proba(surrogate)(data.x), data.probabilities))
+    return float(torch.eq(*both).double().mean())

@@ -194,6 +194,9 @@ def seeded(seed: int) -> Iterator[None]:
         yield
 
 
+_CHECKED_AT_ONCE = 1 << 16  # rows: what is compared with infinity is copied, and a large table must not be
+
+
 def check_finite(name: str, *tensors: Tensor) -> None:
     """Raise an error that names the first row and column that is not a finite number."""
     if len({len(tensor) for tensor in tensors}) != 1:
@@ -201,7 +204,7 @@ def check_finite(name: str, *tensors: Tensor) -> None:
     if len(tensors[0]) == 0:
         raise InputError(f"{name}: there are no rows to train on")
     for tensor in tensors:
-        if not tensor.isfinite().all():
+        if not all(bool(part.isfinite().all()) for part in tensor.split(_CHECKED_AT_ONCE)):
             bad = (~tensor.isfinite()).nonzero()
             row, *column = bad[0].tolist()
             where = f"row {row}" + (f", column {column[0]}" if column else "")

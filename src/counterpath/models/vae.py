@@ -6,10 +6,11 @@ from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from counterpath.geometry.metric import Linearization, axes
+from counterpath.geometry.ordered import Ordered
 from counterpath.models.latent import (
     concat_context,
     context_for,
@@ -50,6 +51,8 @@ class VAE(nn.Module):
         always_conditioned: Columns on which the model is always conditioned.
         output: "sigmoid" for rows in [0, 1], "linear" for rows without bounds.
         blocks: The columns of each one-hot category, as (first, last + 1); their probabilities come from a softmax.
+        levels: Columns with levels in an order, as (column, number of levels), which the metric is to measure as such
+            and not like numbers (see `geometry.ordered`); they lie between 0 and 1, so the output must.
         uncertainty: How σ is estimated: "rbf", "ensemble" or "laplace" (see `models.uncertainty`).
         centers: RBF centres of the uncertainty.
         tied: Whether all centres share one weight a feature (see `RBFPrecision`).
@@ -69,6 +72,7 @@ class VAE(nn.Module):
         always_conditioned: Sequence[int] = (),
         output: str = "sigmoid",
         blocks: Sequence[tuple[int, int]] = (),
+        levels: Sequence[tuple[int, int]] = (),
         uncertainty: str = "rbf",
         centers: int = 200,
         tied: bool = True,
@@ -77,6 +81,10 @@ class VAE(nn.Module):
         super().__init__()
         if len(always_conditioned) and not conditional:
             raise InputError("always_conditioned= is for a conditional VAE: give conditional=True, too")
+        if levels and output != "sigmoid":
+            raise InputError(
+                f"levels= are measured between 0 and 1, where only output='sigmoid' stays; given {output!r}"
+            )
         self.latent, self.conditional, self.output = latent, conditional, output
         number = choose("output", output, OUTPUTS)()
         final = TableOutput(features, blocks, number) if blocks else number
@@ -84,6 +92,9 @@ class VAE(nn.Module):
         self.encoder = mlp([features, *hidden, 2 * latent])
         self.decoder = mlp([latent + context, *reversed(hidden), features], final=final)
         self.register_buffer("category", category_columns(features, blocks), persistent=False)
+        ordered = Ordered.of(levels)
+        self.register_buffer("ordered_columns", ordered.columns, persistent=False)
+        self.register_buffer("ordered_thresholds", ordered.thresholds, persistent=False)
         always = torch.zeros(features, dtype=torch.bool)
         always[list(always_conditioned)] = True
         self.register_buffer("always_conditioned", always, persistent=False)
@@ -93,8 +104,15 @@ class VAE(nn.Module):
         self.precision = make_uncertainty(uncertainty, shape)
 
     category: Tensor | None
+    ordered_columns: Tensor
+    ordered_thresholds: Tensor
     always_conditioned: Tensor
     precision: Any  # an `Uncertainty`, most often `RBF`
+
+    @property
+    def ordered(self) -> Ordered | None:
+        """The columns with levels in an order, if they are measured as such."""
+        return Ordered(self.ordered_columns, self.ordered_thresholds) if len(self.ordered_columns) else None
 
     def context(
         self, x: Float[Tensor, "n D"], mask: Bool[Tensor, "n D"] | None = None
@@ -133,7 +151,7 @@ class VAE(nn.Module):
         """μ(z) and σ(z) with their Jacobians by z; conditioned columns do not move."""
         point = concat_context(z, self._check(context))
         lin: Linearization = self.precision.linearize(self.decoder, point, axes(point, self.latent))
-        lin = replace(lin, category=self.category)
+        lin = replace(lin, category=self.category, ordered=self.ordered)
         if context is None:
             return lin
         copied = split_context(context)[1][..., None]
@@ -234,25 +252,29 @@ def fit_vae(
     hidden: tuple[int, ...] = (512, 256),
     output: str = "sigmoid",
     blocks: Sequence[tuple[int, int]] = (),
+    levels: Sequence[tuple[int, int]] = (),
     uncertainty: str = "rbf",
     centers: int = 200,
     tied: bool = True,
     zeta: float = DEFAULT_ZETA,
     training: VAETraining | None = None,
     run: Run | None = None,
+    index: Int[Tensor, "m"] | None = None,
 ) -> VAE:
     """Fit a VAE in two phases: encoder and mean first; then both are frozen and only the uncertainty is fitted.
 
     With the columns of its `features` it learns to be conditioned on any of them, by masks drawn at random in training;
-    on `always_conditioned` columns it is conditioned always.
+    on `always_conditioned` columns it is conditioned always. With an `index` it is fitted to these rows alone, which
+    are not copied: of a large table they may be nearly all.
 
     References:
         Detlefsen, Jørgensen and Hauberg, "Reliable training and estimation of variance networks", NeurIPS 2019.
     """
     run = run or Run()
     check_finite("VAE", x)
-    if uncertainty == "rbf" and len(x) < centers:
-        raise InputError(f"{centers} RBF centres need at least as many rows; given {len(x)}: use fewer centres")
+    index = torch.arange(len(x), device=x.device) if index is None else index
+    if uncertainty == "rbf" and len(index) < centers:
+        raise InputError(f"{centers} RBF centres need at least as many rows; given {len(index)}: use fewer centres")
     with seeded(run.seed):
         vae = VAE(
             x.shape[-1],
@@ -262,6 +284,7 @@ def fit_vae(
             always_conditioned=always_conditioned,
             output=output,
             blocks=blocks,
+            levels=levels,
             uncertainty=uncertainty,
             centers=centers,
             tied=tied,
@@ -269,8 +292,8 @@ def fit_vae(
         ).to(x)
     training = training or VAETraining()
     draw_context = None if features is None else _context_sampler(vae, membership(features, x.shape[-1]).to(x))
-    _fit_mean(vae, x, draw_context, training, run)
-    fit_uncertainty(vae, x, draw_context=draw_context, training=training, run=run)
+    _fit_mean(vae, x, index, draw_context, training, run)
+    fit_uncertainty(vae, x, draw_context=draw_context, training=training, run=run, index=index)
     return vae
 
 
@@ -278,11 +301,14 @@ def _context_sampler(vae: VAE, member: Float[Tensor, "f D"]) -> DrawContext:
     return lambda x, generator: make_context(x, draw_masks(len(x), member, vae.always_conditioned, generator))
 
 
-def _fit_mean(vae: VAE, x: Tensor, draw_context: DrawContext | None, training: VAETraining, run: Run) -> None:
+def _fit_mean(
+    vae: VAE, table: Tensor, index: Tensor, draw_context: DrawContext | None, training: VAETraining, run: Run
+) -> None:
     vae.precision.requires_grad_(False)
 
     def loss(batch: tuple[Tensor, ...], generator: torch.Generator) -> Tensor:
-        (x,) = batch
+        (rows,) = batch
+        x = table[rows]
         context = None if draw_context is None else draw_context(x, generator)
         mean, std = vae.posterior(x)
         decoded = vae.decoder(concat_context(_sample(mean, std, generator), context))
@@ -292,7 +318,9 @@ def _fit_mean(vae: VAE, x: Tensor, draw_context: DrawContext | None, training: V
         return (error + training.beta * divergence).mean()
 
     adam = training.adam(training.learning_rate)
-    train("vae mean", vae, loss, (x,), epochs=training.mean_epochs, optimizer=adam, run=run, **training.loop)
+    known = table, index, *vae.state_dict().values()
+    epochs = training.mean_epochs
+    train("vae mean", vae, loss, (index,), epochs=epochs, optimizer=adam, run=run, identity=known, **training.loop)
 
 
 def _error(decoded: Tensor, x: Tensor, category: Tensor | None, weight: float) -> Float[Tensor, "*n"]:
@@ -326,8 +354,9 @@ def fit_uncertainty(
     draw_context: DrawContext | None = None,
     training: VAETraining,
     run: Run,
+    index: Int[Tensor, "m"] | None = None,
 ) -> None:
-    """Fit the estimate of uncertainty, with encoder and mean frozen.
+    """Fit the estimate of uncertainty, with encoder and mean frozen; to rows of an index, or all.
 
     Codes are drawn from the posterior, and contexts by `draw_context`. An RBF network maximises the likelihood
     N(x; μ(z), σ(z)²), the further members of an ensemble are trained as the first one was, and a Laplace approximation
@@ -336,7 +365,10 @@ def fit_uncertainty(
     assert isinstance(vae, nn.Module)
     vae.eval().requires_grad_(False)
     fewer = training.std_rows is not None and not isinstance(vae.precision, Ensemble)  # members see what the first saw
-    codes = _codes(vae, x[:: -(-len(x) // training.std_rows)] if fewer and training.std_rows else x)
+    if fewer and training.std_rows:
+        index = torch.arange(len(x), device=x.device) if index is None else index
+        index = index[:: -(-len(index) // training.std_rows)]
+    codes = _codes(vae, x if index is None else x[index])
     if isinstance(vae.precision, RBFPrecision):
         _fit_rbf(vae, codes, draw_context, training, run)
     elif isinstance(vae, VAE) and isinstance(vae.precision, Ensemble):
@@ -360,7 +392,8 @@ class _Codes:
         """Rows, and codes and contexts drawn for them; of a small table each row several times."""
         generator = torch.Generator(self.x.device).manual_seed(seed)
         times = -(-_DRAWS // len(self.x))
-        x, mean, std = (part.repeat(times, 1) for part in (self.x, self.mean, self.std))
+        parts = self.x, self.mean, self.std
+        x, mean, std = parts if times == 1 else (part.repeat(times, 1) for part in parts)
         context = None if draw_context is None else draw_context(x, generator)
         return x, _sample(mean, std, generator), context
 
@@ -381,19 +414,26 @@ def _fit_rbf(vae: Any, codes: _Codes, draw_context: DrawContext | None, training
     context = context_for(vae, x)
     with torch.no_grad():
         error = map_blocks(vae.decode, mean, context) - x
+        spread = (error.square().mean(0) + training.noise**2).sqrt()
+    where = concat_context(mean, context)
+    del context, error  # each as large as the rows
     precision.fit_centers(
-        concat_context(mean, context),
-        (error.square().mean(0) + training.noise**2).sqrt(),
+        where,
+        spread,
         bandwidth=training.bandwidth,
         per_center=training.per_center,
         rows=x,
         seed=run.seed,
     )
+    del where
     if precision.tied:
         with torch.no_grad():
             rows, z, drawn = codes.draw(run.seed, draw_context)
             squared_error = (map_blocks(vae.decode, z, drawn) - rows).square() + training.noise**2
-            precision.fit_weights(concat_context(z, drawn), squared_error)
+            where = concat_context(z, drawn)
+            del rows, z, drawn
+            precision.fit_weights(where, squared_error)
+            del where, squared_error
     precision.requires_grad_(True)
 
     def loss(batch: tuple[Tensor, ...], generator: torch.Generator) -> Tensor:

@@ -2,8 +2,8 @@
 
 A path through the data changes features together. Where some of these follow from others, the same decision may take
 fewer actions: one feature is changed, its effects do the rest. So every feature by itself and every pair of them is
-tried, over its whole range and then more finely around the best, and what costs least is taken if it is as plausible
-as real rows are, or as the end that was found.
+tried, over all that costs no more than what is known and then more finely around the best, and what costs least is
+taken if it is as plausible as real rows are, or as the end that was found.
 """
 
 from itertools import combinations
@@ -18,11 +18,11 @@ from counterpath.search.traverse import StopReason
 from counterpath.search.validity import Validator
 
 _ONE, _TWO = 65, 13
-"""Values that are tried of a feature by itself, and of each of a pair: over a range in steps of 1.5 % and of 8 %."""
-_ROUNDS = 4  # of looking more finely around the best: each is four times as fine, so the last is at 0.03 % of a range
+"""Values that are tried of a feature by itself, and of each of a pair, within what costs no more than what is known."""
+_ROUNDS = 4  # of looking more finely around the best: each is four times as fine, so the last is at 0.1 % of the cost
 _FEATURES = 8  # whose pairs are tried: those that do most by themselves; 28 pairs
 _FINER = 4.0
-_AT_ONCE = 512  # people whose actions are tried at the same time: 169 rows each
+_AT_ONCE = 512  # people whose actions are tried at the same time: up to 256 rows each
 _LINE = 8  # steps of the path to an end, before it is staged
 
 
@@ -89,12 +89,13 @@ def _over(
     seen = torch.full_like(cost, -torch.inf)
     going = free[:, list(features)].all(1).nonzero()[:, 0]
     parts = [feasible.encoder.layout[feature] for feature in features]
-    spans = [(feasible.lower[:, part].clone(), feasible.upper[:, part].clone()) for part in parts]
+    spans = [_affordable(feasible, part, cost) for part in parts]
     for turn in range(_ROUNDS):
         if len(going) == 0:
             break
         within = feasible.at(going)
-        values = [_values(low[going], high[going], count) for low, high in spans]
+        own = [within.factual[:, part] if turn == 0 and len(parts) > 1 else None for part in parts]
+        values = [_values(low[going], high[going], count, mid) for (low, high), mid in zip(spans, own, strict=True)]
         x, row = _tried(within, parts, values)
         x = within.legal(x, row)
         costs = within.cost(x, row)
@@ -121,11 +122,32 @@ def _over(
     return best, cost, seen
 
 
-def _values(low: Float[Tensor, "n w"], high: Float[Tensor, "n w"], count: int) -> Float[Tensor, "n v w"]:
-    """Some values of a feature from one end to the other; of categories each."""
-    if low.shape[1] == 1:
+def _affordable(
+    feasible: FeasibleSet, part: slice, cost: Float[Tensor, "n"]
+) -> tuple[Float[Tensor, "n w"], Float[Tensor, "n w"]]:
+    """Between what a feature may be without costing more than what is known: little, for who is next to the target."""
+    low, high = feasible.lower[:, part].clone(), feasible.upper[:, part].clone()
+    if part.stop - part.start > 1:  # categories are all tried
+        return low, high
+    own, most = feasible.factual[:, part], cost[:, None] / feasible.weights[part].square()
+    return low.maximum(own - most), high.minimum(own + most)
+
+
+_SHARES = 0.0, 0.01, 0.1, 0.3, 0.6, 0.85, 0.95, 1.0
+"""Of what a pair of actions may cost, on either side of a person's own values: who acts on one feature may have to keep
+an effect of it, which is another action, of next to no size, and leaves nearly all for the first."""
+
+
+def _values(
+    low: Float[Tensor, "n w"], high: Float[Tensor, "n w"], count: int, own: Float[Tensor, "n w"] | None = None
+) -> Float[Tensor, "n v w"]:
+    """Some values of a feature from one end to the other, evenly or around its own; of categories each."""
+    if low.shape[1] > 1:
+        return torch.eye(low.shape[1]).to(low).expand(len(low), -1, -1)
+    if own is None:
         return torch.lerp(low[:, None], high[:, None], torch.linspace(0, 1, count).to(low)[:, None])
-    return torch.eye(low.shape[1]).to(low).expand(len(low), -1, -1)
+    shares = torch.tensor(_SHARES).to(low)[:, None]
+    return torch.cat([torch.lerp(own[:, None], end[:, None], shares) for end in (low, high)], 1)
 
 
 def _tried(

@@ -5,18 +5,19 @@ in that a person cannot change, and from other values of one or two features; th
 them in batches. What makes one admissible is the same for everybody: it is feasible, valid, possible and plausible.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from counterpath.data.encoding import Encoder, MixedAxes
+from counterpath.data.axes import MixedAxes
+from counterpath.data.encoding import Encoder
 from counterpath.search.feasible import FeasibleSet
 from counterpath.search.measures import EQUAL
 from counterpath.search.method import Problem
-from counterpath.search.stability import typical_level
+from counterpath.search.objective import by_confidence, by_row
 from counterpath.search.validity import Validator
 from counterpath.utils.devices import map_blocks
 from counterpath.utils.errors import choose
@@ -25,6 +26,9 @@ NEAREST_ACCEPTED = 48
 """Accepted training rows that are looked at for each row, the nearest: with fewer, some have none that is plausible."""
 SEEDS = 24
 """Admissible ones of these that are kept, the cheapest: on validation rows more hardly lower the cost."""
+NEARLY_ACCEPTED = 2_000
+"""Training rows that are not accepted which are looked at where all else is in vain, those that lack least: what a
+person cannot change moves the probability a little, and to ask about all of a large table takes too long."""
 MOST_VALUES = 50
 """Values of a feature on the grid over which searches are complete: all that were observed, or so many quantiles."""
 COARSE_VALUES = 16
@@ -113,7 +117,7 @@ class Admissible:
         closeness: A key of `COSTS`.
         seen_valid: For which rows anything valid was asked about so far, however far from the data. It is kept as
             candidates are asked about: where all of a source was in vain, nobody need look through it again.
-        level: The advantage that candidates should have, where more than that of the target itself; see `enough`.
+        parts: `Combinations.parts` of each row, which all its candidates are compared with.
     """
 
     feasible: FeasibleSet
@@ -123,7 +127,7 @@ class Admissible:
     max_changes: int | None
     closeness: str
     seen_valid: Bool[Tensor, "n"]
-    level: float | None = None
+    parts: Int[Tensor, "n f"] | None = None
 
     @classmethod
     def of(cls, problem: Problem) -> "Admissible":
@@ -134,17 +138,23 @@ class Admissible:
         if plausibility is not None:
             distance, near = plausibility.nearest(feasible.origin)
             reach = distance.clamp_min(plausibility.at(options.plausibility))
-        nobody = torch.zeros_like(reach, dtype=torch.bool)
-        return cls(feasible, problem.validator, reach, near, problem.max_changes, options.closeness, nobody)
+        nobody, validator = torch.zeros_like(reach, dtype=torch.bool), problem.validator
+        parts = None if validator.combinations is None else validator.combinations.parts(feasible.origin)
+        if validator.stability is not None and validator.stability.members is not None:
+            validator = replace(validator, stability=validator.stability.on_the_way())
+        return cls(feasible, validator, reach, near, problem.max_changes, options.closeness, nobody, parts=parts)
 
     def anywhere(self) -> "Admissible":
         """The same, plausible or not."""
         return replace(self, reach=torch.full_like(self.reach, torch.inf))
 
-    def enough(self, like: Tensor) -> Tensor:
-        """From which advantage on candidates are likely to be valid; see `Target.enough`."""
-        least = self.validator.target.enough(like)
-        return least if self.level is None else least.clamp_min(self.level)
+    def advantage(self, x: Float[Tensor, "q D"]) -> Float[Tensor, "q"]:
+        """The log odds of the target, or what stands for them; or those of lasting, where they are asked and lower."""
+        target, stability = self.validator.target, self.validator.stability
+        odds = target.advantage(self.validator.predict_proba(x))
+        if stability is not None and stability.members is not None:
+            odds = odds.minimum(stability.advantage(x, target) + target.enough(odds))
+        return odds.to(x.dtype)
 
     def cost(self, x: Float[Tensor, "q D"], row: Int[Tensor, "q"]) -> Float[Tensor, "q"]:
         """What becoming candidates costs."""
@@ -159,10 +169,10 @@ class Admissible:
         not close enough itself; by default the one next to the factual row.
         """
         validator, near = self.validator, self.near[row] if near is None else near
-        good = _narrow(self.is_open(x, row), lambda some: validator.is_decided(x[some]))
+        good = _narrow(self.is_open(x, row), lambda some: validator.is_decided(x[some], self._asked(row[some])))
         self.seen_valid[row[good]] = True
         good, near = self.among_data(good, x, row, near)
-        return self._lasting(good, x, row), near
+        return self.lasts(good, x, row), near
 
     def among_data(
         self, good: Bool[Tensor, "q"], x: Float[Tensor, "q D"], row: Int[Tensor, "q"], near: Float[Tensor, "q D"]
@@ -178,7 +188,7 @@ class Admissible:
             near = near.index_copy(0, looked, there)
         return good, near
 
-    def _lasting(self, good: Bool[Tensor, "q"], x: Float[Tensor, "q D"], row: Int[Tensor, "q"]) -> Bool[Tensor, "q"]:
+    def lasts(self, good: Bool[Tensor, "q"], x: Float[Tensor, "q D"], row: Int[Tensor, "q"]) -> Bool[Tensor, "q"]:
         """Those that last, too: asked last, because it takes most time."""
         validator, origin = self.validator, self.feasible.origin
         if validator.stability is None:
@@ -193,7 +203,21 @@ class Admissible:
             changed = feasible.features(x != feasible.origin[row])
             changed = changed & feasible.actions(x, row) if feasible.ruled else changed
             good &= changed.sum(-1) <= self.max_changes
-        return _narrow(good, lambda some: validator.is_possible(x[some], feasible.origin[row[some]]))
+        return _narrow(
+            good, lambda some: validator.is_possible(x[some], feasible.origin[row[some]], self._before(row[some]))
+        )
+
+    def _asked(self, row: Int[Tensor, "q"]) -> Float[Tensor, "q"] | None:
+        """The confidences that candidates of rows must reach, where rows ask for their own."""
+        return None if self.feasible.confidences is None else self.feasible.confidences[row]
+
+    def enough(self, like: Float[Tensor, "q"], row: Int[Tensor, "q"]) -> Tensor:
+        """The advantage from which on the target of rows is reached, as such a tensor."""
+        return by_row(self.validator.target, self._asked(row)).enough(like)
+
+    def _before(self, row: Int[Tensor, "q"]) -> Int[Tensor, "q f"] | None:
+        """Which parts of the features the rows of candidates have."""
+        return None if self.parts is None else self.parts[row]
 
     def is_near(self, x: Float[Tensor, "q D"], row: Int[Tensor, "q"], near: Float[Tensor, "q D"]) -> Bool[Tensor, "q"]:
         """Which candidates have a given training row within reach."""
@@ -218,7 +242,7 @@ class Admissible:
         for last in _ASKED_AT_ONCE:
             some = (rank >= first) & (rank < last) & ~torch.isin(found.row, best.row)
             tried = found.at(some)
-            lasts = self._lasting(torch.ones_like(tried.row, dtype=torch.bool), tried.x, tried.row)
+            lasts = self.lasts(torch.ones_like(tried.row, dtype=torch.bool), tried.x, tried.row)
             best, first = best.join(tried.at(lasts)), last
         return best.cheapest(self.cost(best.x, best.row), count)
 
@@ -359,24 +383,16 @@ def nearest_accepted(problem: Problem, sources: Sources, admissible: Admissible,
     in. Among them the nearest come first, by ‖w ⊙ (x − t)‖ over what may change. Both are products of two matrices, so
     that they take no time to speak of, in blocks of one size, so that nobody's neighbours depend on others.
     """
-    feasible, accepted = problem.feasible, _accepted(problem, sources)
-    if len(accepted) == 0:
-        return no_candidates(feasible)
-    count = min(NEAREST_ACCEPTED, len(accepted))
+    feasible = problem.feasible
     weights = feasible.weights.square()
-    both = torch.cat([accepted.square().T, -2 * accepted.T])
-
-    def nearest(factual: Tensor, fixed: Tensor, reach: Tensor) -> Tensor:
-        free, held = (
-            torch.cat([some, some * factual], 1) @ both + (some * factual.square()).sum(-1)[:, None]
-            for some in (torch.where(fixed, 0, weights), torch.where(fixed, weights, 0))
-        )
-        out_of_reach = held > reach[:, None].square() + EQUAL
-        return (free + out_of_reach * _BEYOND).topk(count, largest=False).indices
-
-    index = map_blocks(nearest, feasible.factual[rows], feasible.fixed[rows], admissible.reach[rows])
-    row = rows.repeat_interleave(count)
-    near = accepted[index.flatten()]
+    rows_of, near_of = [rows[:0]], [feasible.factual[:0]]
+    for accepted, some in _accepted(problem, sources, rows):
+        if len(accepted):
+            rows_of.append(some.repeat_interleave(min(NEAREST_ACCEPTED, len(accepted))))
+            near_of.append(_nearest_of(admissible, accepted, weights, some))
+    row = torch.cat(rows_of)
+    order = row.argsort(stable=True)
+    row, near = row[order], torch.cat(near_of)[order]
     x = feasible.legal(near, row)
     cost = admissible.cost(x, row)
     order, rank = _ranked(row, cost)
@@ -392,30 +408,75 @@ def nearest_accepted(problem: Problem, sources: Sources, admissible: Admissible,
     return found.cheapest(admissible.cost(found.x, found.row), SEEDS)
 
 
+def _nearest_of(
+    admissible: Admissible, accepted: Float[Tensor, "m D"], weights: Float[Tensor, "D"], rows: Int[Tensor, "r"]
+) -> Float[Tensor, "q D"]:
+    """Of accepted training rows those that are nearest to each of some rows, row after row; see `nearest_accepted`."""
+    feasible, count = admissible.feasible, min(NEAREST_ACCEPTED, len(accepted))
+    both = torch.cat([accepted.square().T, -2 * accepted.T])
+
+    def nearest(factual: Tensor, fixed: Tensor, reach: Tensor) -> Tensor:
+        free, held = (
+            torch.cat([some, some * factual], 1) @ both + (some * factual.square()).sum(-1)[:, None]
+            for some in (torch.where(fixed, 0, weights), torch.where(fixed, weights, 0))
+        )
+        out_of_reach = held > reach[:, None].square() + EQUAL
+        return (free + out_of_reach * _BEYOND).topk(count, largest=False).indices
+
+    index = map_blocks(nearest, feasible.factual[rows], feasible.fixed[rows], admissible.reach[rows])
+    return accepted[index.flatten()]
+
+
 def all_accepted(problem: Problem, sources: Sources, admissible: Admissible, rows: Int[Tensor, "m"]) -> Candidates:
     """For some rows the cheapest admissible one of all accepted training rows, as they may become them."""
-    feasible, accepted = problem.feasible, _accepted(problem, sources)
-    best, any_ = no_candidates(feasible), admissible.at_once()
-    for part in accepted.split(max(1, TRIALS_AT_ONCE[accepted.device.type] // max(1, len(rows)))):
+    best = no_candidates(problem.feasible)
+    for accepted, some in _accepted(problem, sources, rows):
+        best = best.join(_cheapest_as(accepted, problem, admissible, some))
+    return best
+
+
+def nearly_accepted(problem: Problem, sources: Sources, admissible: Admissible, rows: Int[Tensor, "m"]) -> Candidates:
+    """The same of training rows that are not accepted as they are, and may be with the columns of others put in.
+
+    Those come first that lack least, so that what serves a row at a confidence is looked at for every lower one.
+    """
+    best = no_candidates(problem.feasible)
+    for one, some in _by_target(problem, rows):
+        others = ~one.accepted(sources.rows, sources.probabilities)
+        near, advantage = sources.rows[others], one.target.advantage(sources.probabilities[others])
+        first = advantage.argsort(descending=True, stable=True)[:NEARLY_ACCEPTED]
+        best = best.join(_cheapest_as(near[first], problem, admissible, some))
+    return best
+
+
+def _cheapest_as(
+    training: Float[Tensor, "m D"], problem: Problem, admissible: Admissible, rows: Int[Tensor, "r"]
+) -> Candidates:
+    """For some rows the cheapest admissible one of training rows, as they may become them."""
+    best, any_, feasible = no_candidates(problem.feasible), admissible.at_once(), problem.feasible
+    for part in training.split(max(1, TRIALS_AT_ONCE[training.device.type] // max(1, len(rows)))):
         row, near = rows.repeat_interleave(len(part)), part.repeat(len(rows), 1)
         best = best.join(admissible.lasting(any_.admit(feasible.legal(near, row), row, near), 1))
         best = best.cheapest(admissible.cost(best.x, best.row))
     return best
 
 
-def _accepted(problem: Problem, sources: Sources) -> Float[Tensor, "m D"]:
-    return sources.rows[problem.accepted(sources.rows, sources.probabilities)]
+def _accepted(
+    problem: Problem, sources: Sources, rows: Int[Tensor, "m"]
+) -> Iterator[tuple[Float[Tensor, "_ D"], Int[Tensor, "_"]]]:
+    """The training rows that reach the target, and for which rows: those of each confidence that is asked for."""
+    for one, some in _by_target(problem, rows):
+        yield sources.rows[one.accepted(sources.rows, sources.probabilities)], some
 
 
-def lasting_level(problem: Problem, sources: Sources) -> float | None:
-    """From which advantage on training rows mostly last; None where nothing is asked of them."""
-    stability, target = problem.options.stability, problem.target
-    if stability is None or stability.members is None:
-        return None
-    reached = target.is_reached(sources.probabilities)
-    lasts = problem.accepted(sources.rows, sources.probabilities)[reached]
-    advantage = target.advantage(sources.probabilities[reached])
-    return float(typical_level(advantage, lasts, target.enough(advantage)))
+def _by_target(problem: Problem, rows: Int[Tensor, "m"]) -> Iterator[tuple[Problem, Int[Tensor, "_"]]]:
+    """The problem with one target, and whose it is: rows may ask for confidences of their own."""
+    confidences = problem.feasible.confidences
+    if confidences is None:
+        yield problem, rows
+        return
+    for target, some in by_confidence(problem.target, confidences[rows]):
+        yield replace(problem, target=target), rows[some]
 
 
 def no_candidates(feasible: FeasibleSet) -> Candidates:

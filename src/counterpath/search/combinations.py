@@ -7,19 +7,32 @@ who does not have it already.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn.functional import pad
 
+from counterpath.data.axes import Axis, MixedAxes, OrdinalAxis
 from counterpath.data.constraints import parse_forbidden, range_ends
-from counterpath.data.encoding import Axis, Encoder, MixedAxes, OrdinalAxis
+from counterpath.data.encoding import Encoder
 
 _TENTHS = 10
 """Into how many parts of equal size a number is cut. Finer, and a pair is missing by chance in tables of some thousand
 rows; coarser, and 20-year-old widowers are like 30-year-old ones."""
+
+
+class _Numbers(NamedTuple):
+    """Features that are plain numbers: which they are, their columns and edges; and all other features."""
+
+    features: Int[Tensor, "p"]
+    columns: Int[Tensor, "p"]
+    edges: Float[Tensor, "p e"]
+    others: tuple[int, ...]
+
 
 _AT_ONCE = 50_000  # rows whose parts are held at once, in twice the memory of the rows
 
@@ -72,11 +85,33 @@ class Combinations:
 
     def parts(self, x: Float[Tensor, "n D"]) -> Int[Tensor, "n f"]:
         """The part or category that rows have of each feature."""
-        found = [
-            _part(axis, edge, x[:, columns])
-            for columns, axis, edge in zip(self.encoder.layout, self.encoder.axes, self.edges, strict=True)
+        found = torch.empty(len(x), len(self.edges), dtype=torch.long, device=x.device)
+        numbers = self._numbers
+        if len(numbers.features):
+            found[:, numbers.features] = torch.searchsorted(numbers.edges.to(x), x[:, numbers.columns].T.contiguous()).T
+        for feature in numbers.others:
+            columns = self.encoder.layout[feature]
+            found[:, feature] = _part(self.encoder.axes[feature], self.edges[feature], x[:, columns])
+        return found + self.first
+
+    @cached_property
+    def _numbers(self) -> "_Numbers":
+        """The features whose parts are found all at once."""
+        layout, axes, device = self.encoder.layout, self.encoder.axes, self.seen.device
+        plain = [
+            feature
+            for feature, edge in enumerate(self.edges)
+            if edge is not None and not isinstance(axes[feature], MixedAxes)
         ]
-        return torch.stack(found, 1) + self.first
+        edges = [edge for feature in plain if (edge := self.edges[feature]) is not None]
+        most = max((len(edge) for edge in edges), default=0)
+        padded = [pad(edge, (0, most - len(edge)), value=torch.inf) for edge in edges]
+        return _Numbers(
+            torch.tensor(plain, dtype=torch.long, device=device),
+            torch.tensor([layout[feature].start for feature in plain], dtype=torch.long, device=device),
+            torch.stack(padded) if padded else torch.zeros(0, 0, device=device),
+            tuple(feature for feature in range(len(self.edges)) if feature not in plain),
+        )
 
     def unseen(self, x: Float[Tensor, "n D"], factual: Float[Tensor, "n D"]) -> Bool[Tensor, "n f f"]:
         """Which pairs of features of each row no training row shows, beside those that the factual row has already."""
@@ -97,15 +132,22 @@ class Combinations:
             good = ~self.unseen(x, factual).flatten(1).any(1)
         return good & self._not_forbidden(x, factual)
 
-    def allowed_among_many(self, x: Float[Tensor, "n D"], factual: Float[Tensor, "n D"]) -> Bool[Tensor, "n"]:
+    def allowed_among_many(
+        self, x: Float[Tensor, "n D"], factual: Float[Tensor, "n D"], before: Int[Tensor, "n f"] | None = None
+    ) -> Bool[Tensor, "n"]:
         """The same, sooner for many rows; but it waits for the device, and cannot be captured in a CUDA graph.
 
         Only the pairs of features that are in another part than before are looked at: mostly two or three.
+
+        Args:
+            x: The rows.
+            factual: Their factual rows.
+            before: The parts of these, where they are known.
         """
         good = torch.ones(len(x), dtype=torch.bool, device=x.device)
         if self.active:
             parts = self.parts(x)
-            row, feature = (parts != self.parts(factual)).nonzero(as_tuple=True)
+            row, feature = (parts != (self.parts(factual) if before is None else before)).nonzero(as_tuple=True)
             unseen = ~self.seen.view(-1)[parts[row, feature][:, None] * len(self.seen) + parts[row]].all(1)
             good[row[unseen]] = False
         return good & self._not_forbidden(x, factual)

@@ -48,6 +48,8 @@ QUICK = Effort(moves=16, asked=16)
 THOROUGH = Effort(moves=32, asked=32, short=True)
 """5,500 sets, for what has to cost less than something that is known: many that should be valid are not, or are not
 plausible. On validation rows of Adult twice as many of either lower the cost by 0.4 %."""
+EXHAUSTIVE = Effort(moves=64, asked=128, short=True)
+"""43,700 sets, for rows that nothing else serves."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ def _combined(
 ) -> Candidates:
     feasible, count = admissible.feasible, len(base)
     now = admissible.cost(base.x, base.row)
-    here = _log_odds(admissible, base.x)
+    here = admissible.advantage(base.x)
     moves = _moves(admissible, base, table, now, here, limit, effort.moves)
     most = min(MOST_TOGETHER, admissible.max_changes or MOST_TOGETHER)
     sets = _sets(moves.cost.shape[1], most).to(now.device)
@@ -114,7 +116,7 @@ def _combined(
     one, two, three = (feature[:, sets[:, number]] for number in range(MOST_TOGETHER))
     twice = (one == two) | ((three >= 0) & ((three == one) | (three == two)))
     total = total.masked_fill(twice | (total + now[:, None] >= limit[:, None]), torch.inf)
-    lacking = admissible.enough(here) - here
+    lacking = admissible.enough(here, base.row) - here
     possible, chosen, asked = total.isfinite(), [], []
     for surplus in _SURPLUS:
         enough = possible & (sure >= (lacking + surplus * lacking.abs())[:, None])
@@ -168,6 +170,19 @@ def few_changes(
     return admissible.lasting(found.join(moved), count)
 
 
+def likely_sets(admissible: Admissible, rows: Int[Tensor, "m"], table: ValueTable, count: int) -> Candidates:
+    """Admissible candidates that change at most three features of some rows: of very many sets, those that should do.
+
+    Args:
+        admissible: Which rows may be counterfactuals.
+        rows: For which rows.
+        table: The values to try.
+        count: How many candidates are kept for each, the cheapest.
+    """
+    start = Candidates(rows, admissible.feasible.factual[rows], admissible.near[rows])
+    return combine(admissible, start, table, count, effort=EXHAUSTIVE)
+
+
 _VALID = 48  # valid sets of each row that are looked for in the data: most of those that are asked about
 _MOVED = 4  # sets of each row that are moved towards the data: on validation rows more gain nothing
 
@@ -192,12 +207,6 @@ def towards_data(admissible: Admissible, candidates: Candidates) -> Candidates:
 _WELL_WITHIN = 0.95  # of the reach is where a row is moved to, since values are rounded to legal ones
 
 
-def _log_odds(admissible: Admissible, x: Float[Tensor, "q D"]) -> Float[Tensor, "q"]:
-    """The log odds of the target, or what stands for them; see `Target.advantage`."""
-    validator = admissible.validator
-    return validator.target.advantage(validator.predict_proba(x)).to(x.dtype)
-
-
 def _moves(
     admissible: Admissible, base: Candidates, table: ValueTable, now: Tensor, here: Tensor, limit: Tensor, most: int
 ) -> _Moves:
@@ -215,7 +224,7 @@ def _moves(
     gain = torch.full_like(cost, -torch.inf)
     tried = feasible.settle(x[index], row[index])
     cost[index] = admissible.cost(tried, row[index]) - now[which[index]]
-    gain[index] = _log_odds(admissible, tried) - here[which[index]]
+    gain[index] = admissible.advantage(tried) - here[which[index]]
     cost, gain = cost.view(count, width), gain.view(count, width)
     worth = torch.zeros_like(cost, dtype=torch.bool)
     for first, end in zip(table.first, table.first[1:], strict=False):
@@ -325,7 +334,7 @@ def most_probable(admissible: Admissible, rows: Int[Tensor, "m"], table: ValueTa
     width, found = len(table.rows), []
     for some in rows.split(max(1, TRIALS_AT_ONCE[rows.device.type] // width)):
         x = admissible.feasible.factual[some]
-        best = _log_odds(admissible, x)
+        best = admissible.advantage(x)
         for _ in range(min(MOST_TOGETHER, admissible.max_changes or MOST_TOGETHER)):
             tried, odds = _single_moves(admissible, some, x, table)
             highest = odds.max(1)
@@ -348,5 +357,5 @@ def _single_moves(
     x = feasible.settle(torch.where(x == start, x, feasible.legal(x, row, repair=False)), row)
     open_ = (inside & admissible.is_open(x, row) & (x != start).any(-1)).nonzero()[:, 0]
     odds = torch.full_like(x[:, 0], -torch.inf)
-    odds[open_] = _log_odds(admissible, x[open_])
+    odds[open_] = admissible.advantage(x[open_])
     return x, odds.view(len(rows), width)

@@ -6,11 +6,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from counterpath.data.axes import MixedAxes
 from counterpath.data.constraints import Constraints
-from counterpath.data.encoding import Encoder, MixedAxes
+from counterpath.data.encoding import Encoder
 from counterpath.data.status import BindingConstraint
 from counterpath.search.feasible import FeasibleSet
-from counterpath.search.objective import Target
+from counterpath.search.objective import Target, by_row
 
 _VALUES = 9  # over the range of a number: its ends, quarters and eighths show whether a bound matters
 
@@ -40,11 +41,12 @@ def binding_constraints(
     changed = feasible.encoder.changed(feasible.origin, end)
     most = next((each.max_changes for each in constraints), None)  # the same for all rows
     full = changed.sum(-1) >= (most or len(feasible.encoder.schema) + 1)
-    more, already = torch.full_like(end[:, 0], -torch.inf), target.is_reached(predict_proba(end))
+    asked = by_row(target, feasible.confidences)
+    more, already = torch.full_like(end[:, 0], -torch.inf), asked.is_reached(predict_proba(end))
     for feature, (name, part) in enumerate(zip(feasible.encoder.schema.names, feasible.encoder.layout, strict=True)):
         for tried in _alternatives(feasible.encoder, end, feature):
             said = predict_proba(tried)
-            reached, better = target.probability(said).to(end.dtype), target.is_reached(said) & ~already
+            reached, better = target.probability(said).to(end.dtype), asked.is_reached(said) & ~already
             outside = ((tried < feasible.lower) | (tried > feasible.upper)).any(-1)
             further = full & ~changed[:, feature] & ~outside
             more = torch.where(better & further, more.maximum(reached), more)
@@ -71,6 +73,7 @@ def _broken(
     """
     rules, within = feasible.rules, feasible.at(rows)
     assert rules is not None
+    target = by_row(target, within.confidences)
     followed = rules.derive(tried)
     broken = rules.broken(followed, within.origin)
     mended = within.legal(followed, own=True)

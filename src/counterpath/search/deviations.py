@@ -4,7 +4,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from counterpath.data.encoding import Encoder, MixedAxes, NumberAxis
+from counterpath.data.axes import MixedAxes, NumberAxis
+from counterpath.data.encoding import Encoder
 
 MOST_STEPS = 2
 """By how many steps a person misses a number at most, up or down, each count as probable as the other."""

@@ -1,8 +1,8 @@
 """The closest plausible counterfactual of every row: candidates from several sources, the best of them polished.
 
 A row that none of the quick sources serves is looked for in others, one more thorough than the other, before it is said
-that there is nothing: all accepted training rows, all values of one feature and of two, and last of all whatever is
-valid, plausible or not, closest to the data.
+that there is nothing: all accepted training rows, all values of one feature and of two, training rows that are nearly
+accepted, and last of all whatever is valid, plausible or not, closest to the data.
 """
 
 from collections.abc import Callable
@@ -18,11 +18,18 @@ from counterpath.search.candidates import (
     Candidates,
     Sources,
     all_accepted,
-    lasting_level,
     nearest_accepted,
+    nearly_accepted,
     no_candidates,
 )
-from counterpath.search.combine import combine, few_changes, most_probable, pairs_of_changes, single_changes
+from counterpath.search.combine import (
+    combine,
+    few_changes,
+    likely_sets,
+    most_probable,
+    pairs_of_changes,
+    single_changes,
+)
 from counterpath.search.method import Problem
 from counterpath.search.polish import finalists, keep_most_needed, polish, shrink
 
@@ -66,49 +73,56 @@ def closest_ends(problem: Problem, sources: Sources, further: "Further" = None) 
     ends = Ends(feasible.factual.clone(), nobody, ~nobody, nobody)
     if len(feasible) == 0 or options.should_stop():
         return ends
-    admissible = replace(Admissible.of(problem), level=lasting_level(problem, sources))
-    for source in (_entered, _quick, _thorough, _greedy, _implausible):
-        if source in (_thorough, _greedy) and problem.max_changes == 1:
-            continue  # all there is has been tried
-        stuck = (~ends.found).nonzero()[:, 0]
-        if len(stuck) == 0 or (source is not _entered and options.should_stop()):
+    admissible = Admissible.of(problem)
+    every = torch.arange(len(feasible), device=nobody.device)
+    found = _surviving(problem, _entered(problem, admissible, every))
+    ends, found = ends.take(found, nobody[found.row]), no_candidates(feasible)
+    for source in (_quick, _every_source, _greedy):
+        if source is not _quick and problem.max_changes == 1:
+            break  # all there is has been tried
+        stuck = every[~ends.found & ~torch.isin(every, found.row)]
+        if len(stuck) == 0 or options.should_stop():
             break
-        found = source(problem, sources, admissible, stuck, further)
-        ends = ends.take(found, _is_far(problem, admissible, found) if source is _implausible else nobody[found.row])
-    else:
-        ends = replace(ends, timed_out=nobody)
-        stuck = (~ends.found).nonzero()[:, 0]
-        if len(stuck):
-            x = ends.x.index_copy(0, stuck, most_probable(admissible, stuck, sources.coarse))
-            ends = replace(ends, x=x)
+        tried = source(problem, sources, admissible, stuck)
+        if options.stability is None:
+            found = found.join(tried)
+            continue
+        # On the way rows with many changes may be refused by more models; the next source may have what lasts.
+        tried = _surviving(problem, _best(problem, sources, admissible, tried))
+        ends = ends.take(tried, nobody[tried.row])
+    found = _best(problem, sources, admissible, found)  # all at once: few rows take as many steps as many do
+    ends = ends.take(found, nobody[found.row])
+    stuck = every[~ends.found]
+    if len(stuck) == 0 or options.should_stop():
+        return ends
+    found = _surviving(problem, _implausible(problem, sources, admissible, stuck, further))
+    ends = replace(ends.take(found, _is_far(problem, admissible, found)), timed_out=nobody)
+    stuck = every[~ends.found]
+    if len(stuck):
+        x = ends.x.index_copy(0, stuck, most_probable(admissible, stuck, sources.coarse))
+        ends = replace(ends, x=x)
     return ends
 
 
 Further = Callable[[Tensor], tuple[Tensor, Tensor]] | None
 
 
-def _entered(
-    problem: Problem, sources: Sources, admissible: Admissible, rows: Int[Tensor, "m"], further: Further
-) -> Candidates:
+def _entered(problem: Problem, admissible: Admissible, rows: Int[Tensor, "m"]) -> Candidates:
     """Rows that have to enter their bounds, and are valid as soon as they have."""
     feasible = problem.feasible
     rows = rows[(feasible.origin[rows] != feasible.factual[rows]).any(-1)]
     return admissible.admit(feasible.factual[rows], rows)
 
 
-def _quick(
-    problem: Problem, sources: Sources, admissible: Admissible, rows: Int[Tensor, "m"], further: Further
-) -> Candidates:
-    """The polished best of sets of up to three changes and of the nearest accepted training rows."""
+def _quick(problem: Problem, sources: Sources, admissible: Admissible, rows: Int[Tensor, "m"]) -> Candidates:
+    """Sets of up to three changes, and the nearest accepted training rows."""
     if problem.max_changes == 1:
-        found = single_changes(admissible, rows, sources.fine, _FEW)
-    else:
-        found = _accepted(problem, sources, admissible, rows)
-        found = shrink(admissible, finalists(admissible, found)) if problem.options.refine is not False else found
-        best = torch.full_like(admissible.reach, torch.inf)
-        best = best.scatter_reduce(0, found.row, admissible.cost(found.x, found.row), "amin")
-        found = found.join(few_changes(admissible, rows, sources.coarse, _FEW, best[rows]))
-    return _best(problem, sources, admissible, found)
+        return single_changes(admissible, rows, sources.fine, _FEW)
+    found = _accepted(problem, sources, admissible, rows)
+    found = shrink(admissible, finalists(admissible, found)) if problem.options.refine is not False else found
+    best = torch.full_like(admissible.reach, torch.inf)
+    best = best.scatter_reduce(0, found.row, admissible.cost(found.x, found.row), "amin")
+    return found.join(few_changes(admissible, rows, sources.coarse, _FEW, best[rows]))
 
 
 def _accepted(problem: Problem, sources: Sources, admissible: Admissible, rows: Int[Tensor, "m"]) -> Candidates:
@@ -120,33 +134,33 @@ def _accepted(problem: Problem, sources: Sources, admissible: Admissible, rows: 
     return keep_most_needed(admissible, whole, limit)
 
 
-def _thorough(
-    problem: Problem, sources: Sources, admissible: Admissible, rows: Int[Tensor, "m"], further: Further
-) -> Candidates:
-    """The polished best of all accepted training rows, and of all values of one feature and of two."""
-    return _best(problem, sources, admissible, _every_source(problem, sources, admissible, rows))
-
-
 def _every_source(problem: Problem, sources: Sources, admissible: Admissible, rows: Int[Tensor, "m"]) -> Candidates:
     """Some admissible candidates of all accepted training rows, or else of all values of one feature, or of two.
+
+    Last come training rows that are not accepted as they are, and may be with what a person cannot change.
 
     Hardly a training row differs from a person in one feature or two alone, so that under such a limit none is tried.
     """
     limit, found = problem.max_changes or len(problem.feasible.encoder.layout), no_candidates(problem.feasible)
+    if admissible.validator.stability is not None:  # few of all pairs last: sets of three that should are tried
+        found = likely_sets(admissible, rows, sources.coarse, _FEW)
+        lacking = rows[~torch.isin(rows, found.row)]
+        return found.join(all_accepted(problem, sources, admissible, lacking)) if limit > _PAIR else found
     if limit > _PAIR:
         found = all_accepted(problem, sources, admissible, rows)
     for size, search, table in ((1, single_changes, sources.fine), (_PAIR, pairs_of_changes, sources.coarse)):
         lacking = rows[~torch.isin(rows, found.row)]
         if len(lacking) and limit >= size:
             found = found.join(search(admissible, lacking, table, _FEW))
+    lacking = rows[~torch.isin(rows, found.row)]
+    if len(lacking) and limit > _PAIR:
+        found = found.join(nearly_accepted(problem, sources, admissible, lacking))
     return found
 
 
-def _greedy(
-    problem: Problem, sources: Sources, admissible: Admissible, rows: Int[Tensor, "m"], further: Further
-) -> Candidates:
+def _greedy(problem: Problem, sources: Sources, admissible: Admissible, rows: Int[Tensor, "m"]) -> Candidates:
     """What comes closest to a counterfactual by one change after the other, where that is one."""
-    return _best(problem, sources, admissible, admissible.admit(most_probable(admissible, rows, sources.coarse), rows))
+    return admissible.admit(most_probable(admissible, rows, sources.coarse), rows)
 
 
 def _is_far(problem: Problem, admissible: Admissible, found: Candidates) -> Bool[Tensor, "m"]:
@@ -165,7 +179,7 @@ def _implausible(
     plausibility, anywhere = problem.setup.plausibility, admissible.anywhere()
     if plausibility is None:
         return no_candidates(problem.feasible)
-    found = _entered(problem, sources, anywhere, rows, further)
+    found = _entered(problem, anywhere, rows)
     if problem.max_changes != 1:
         found = found.join(combine(anywhere, _unchanged(admissible, rows), sources.coarse, NEAREST_ACCEPTED))
         found = found.join(_accepted(problem, sources, anywhere, rows))
@@ -183,6 +197,13 @@ def _implausible(
     found = replace(found, near=near).cheapest(distance)
     reach = admissible.reach.index_copy(0, found.row, plausibility.distance(found.x))
     return _best(problem, sources, replace(admissible, reach=reach.maximum(admissible.reach)), found)
+
+
+def _surviving(problem: Problem, found: Candidates) -> Candidates:
+    """Those candidates that survive what they have to, by all models that are asked."""
+    if problem.options.stability is None:
+        return found
+    return found.at(problem.validator.lasts(found.x, problem.feasible.origin[found.row]))
 
 
 def _unchanged(admissible: Admissible, rows: Int[Tensor, "m"]) -> Candidates:

@@ -15,6 +15,7 @@ for one that costs more. The metric M stays as it is: a column that cannot move 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -22,7 +23,7 @@ from torch import Tensor
 
 from counterpath.data.constraints import Bounds
 from counterpath.data.encoding import Encoder
-from counterpath.data.ruleset import RuleSet
+from counterpath.data.rules.ruleset import RuleSet
 from counterpath.geometry.metric import cholesky
 from counterpath.models.effects import Effects
 from counterpath.models.latent import membership
@@ -249,6 +250,9 @@ class FeasibleSet:
         rules: What every row keeps to. A row that breaks a rule as it is starts at a near one that does not, as one
             that has to enter a range; where there is none, `lawful` says so.
         effects: What follows from changes.
+        confidences: What the probability of the target must reach for each row, where rows ask for their own; NaN for
+            the model's own decision.
+        own_bounded: Columns of each row with a bound that was asked for, where rows differ in them.
     """
 
     encoder: Encoder
@@ -261,6 +265,8 @@ class FeasibleSet:
     origin: Float[Tensor, "n D"]
     rules: RuleSet | None = None
     effects: Effects | None = None
+    confidences: Float[Tensor, "n"] | None = None
+    own_bounded: Bool[Tensor, "n D"] | None = None
 
     @classmethod
     def of(
@@ -322,8 +328,33 @@ class FeasibleSet:
 
     def at(self, rows: Tensor) -> "FeasibleSet":
         """The feasible set of some rows, by indices or a mask."""
-        names = ("factual", "lower", "upper", "fixed", "origin")
-        return replace(self, **{name: getattr(self, name)[rows] for name in names})
+        names = ("factual", "lower", "upper", "fixed", "origin", "confidences", "own_bounded")
+        there: dict[str, Any] = {name: getattr(self, name) for name in names}
+        some: dict[str, Any] = {name: None if each is None else each[rows] for name, each in there.items()}
+        return replace(self, **some)
+
+    def alike(self, *, conditional: bool) -> list[Int[Tensor, "m"]]:
+        """Indices of rows that ask for the same confidence, and for bounds of the same columns, group by group.
+
+        A local search depends on what is bounded of any of its rows: of rows alike it is the same.
+
+        Args:
+            conditional: Whether the model is conditioned on what is fixed; else it depends on that, too.
+        """
+        if self.confidences is None and self.own_bounded is None:
+            return [torch.arange(len(self), device=self.factual.device)]
+        fixed = self.fixed.any(1, keepdim=True) if conditional else self.fixed
+        asked = [each.double() for each in (fixed, self.own_bounded) if each is not None]
+        if self.confidences is not None:
+            asked.append(self.confidences.nan_to_num(-1.0)[:, None])
+        member = torch.cat(asked, 1).unique(dim=0, return_inverse=True)[1]
+        return [(member == number).nonzero()[:, 0] for number in range(int(member.max()) + 1)] if len(self) else []
+
+    def of_one_kind(self, rows: Int[Tensor, "m"]) -> "FeasibleSet":
+        """The feasible set of rows that are `alike`, as if there were no others."""
+        some = self.at(rows)
+        bounded = self.bounded if some.own_bounded is None else some.own_bounded.any(0)
+        return replace(some, bounded=bounded, own_bounded=None, confidences=None)
 
     def repeat(self, count: int) -> "FeasibleSet":
         """Every row `count` times, one after another."""
@@ -421,7 +452,9 @@ class FeasibleSet:
     def amounts(self, x: Float[Tensor, "p D"], row: Int[Tensor, "p"]) -> Float[Tensor, "p f"]:
         """What the change of each feature costs: `cost`, feature by feature."""
         amounts = (self.weights.square() * (x - self.factual[row]).abs()) @ self._member.T
-        return amounts * self.actions(x, row) if self.ruled else amounts
+        if self.effects is not None:
+            return amounts * self.actions(x, row)
+        return amounts if self.rules is None else amounts.masked_fill(self.followers, 0)  # as `cost` has it
 
     def legal(
         self,
@@ -554,5 +587,10 @@ def _legal_range(encoder: Encoder, like: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _bounded(bounds: Bounds) -> Tensor:
+    return asked_columns(bounds).any(0)
+
+
+def asked_columns(bounds: Bounds) -> Bool[Tensor, "n D"]:
+    """The columns of each row with a bound that was asked for."""
     asked = (bounds.lower > -torch.inf) | (bounds.upper < torch.inf)
-    return (asked & ~bounds.locked).any(0)
+    return asked & ~bounds.locked

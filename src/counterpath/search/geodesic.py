@@ -58,7 +58,9 @@ class Geodesic(Method):
     description = "the closest plausible row that is accepted, and a realistic way there"
     settings = ("representation_layer", "ambient_metric", "uncertainty_cost")
     respects_limits = True
+    row_by_row = True
     refines = True
+    ends_first = True
 
     def metric(self, models: AnyModels, options: SearchOptions) -> Metric:
         """What steps are measured by, before uncertainty counts."""
@@ -98,9 +100,15 @@ class Geodesic(Method):
             raise NotFittedError("geodesic needs the roadmap that Explainer.fit builds, and there is none")
 
         def further(rows: Tensor) -> tuple[Tensor, Tensor]:
-            """Where local searches end."""
-            paths = _LOCAL.search(problem.at(rows))
-            return paths.x[paths.last[paths.found]], rows[paths.found]
+            """Where local searches end, of rows alike together."""
+            ends, whose = [problem.feasible.factual[:0]], [rows[:0]]
+            conditional = context_for(problem.setup.latent, problem.feasible.factual[:1]) is not None
+            for some in problem.feasible.at(rows).alike(conditional=conditional):
+                paths = _LOCAL.search(problem.of_one_kind(rows[some]))
+                ends.append(paths.x[paths.last[paths.found]])
+                whose.append(rows[some][paths.found])
+            order = torch.cat(whose).argsort(stable=True)
+            return torch.cat(ends)[order], torch.cat(whose)[order]
 
         return ways(problem, state.roadmap, closest_ends(problem, state.sources, further))
 
@@ -134,7 +142,7 @@ def ways(problem: Problem, roadmap: Roadmap | None, ends: Ends) -> Paths:
         gap[found[off_data]] = roadmap.crosses_gap(decoder.start[off_data], last[off_data])
     every = torch.arange(len(feasible), device=found.device)
     row, x, z = found[:0], end[:0], last[:0]
-    if len(found):
+    if len(found) and not problem.options.ends_only:
         row, x, z = _points(problem, roadmap, decoder, end, last, off_data)
     row, x = torch.cat([every, found[row], found]), torch.cat([feasible.factual, x, end])
     start = problem.validator.encode(feasible.factual)

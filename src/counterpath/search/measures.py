@@ -16,7 +16,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from counterpath.data.encoding import Axis, Encoder, MixedAxes
+from counterpath.data.axes import Axis, MixedAxes
+from counterpath.data.encoding import Encoder
 from counterpath.geometry.graph import Neighbours
 from counterpath.search.combinations import Combinations
 from counterpath.search.deviations import deviations

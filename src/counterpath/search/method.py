@@ -20,7 +20,7 @@ from counterpath.models.layers import fold
 from counterpath.models.vae import VAE
 from counterpath.search.combinations import Combinations
 from counterpath.search.feasible import FeasibleSet
-from counterpath.search.objective import Target
+from counterpath.search.objective import Target, by_confidence
 from counterpath.search.paths import Paths
 from counterpath.search.roadmap import Landmarks
 from counterpath.search.stability import Stability
@@ -55,6 +55,7 @@ class SearchOptions:
         plausibility: Which share of real rows is nearer to the data than a counterfactual may be far from them.
         closeness: What makes a counterfactual close: a key of `candidates.COSTS`.
         stability: What an answer must survive; None for nothing but the explained model.
+        ends_only: Whether nobody asks for the way to a counterfactual, so that a method need not look for one.
         should_stop: When to give up.
         progress: Show a bar.
     """
@@ -76,6 +77,7 @@ class SearchOptions:
     plausibility: float = 0.95
     closeness: str = "l1"
     stability: Stability | None = None
+    ends_only: bool = False
     should_stop: ShouldStop = never_stop
     progress: bool | None = False
 
@@ -171,6 +173,13 @@ class Problem:
         """The problem of some of the rows, by indices or a mask."""
         return replace(self, feasible=self.feasible.at(rows))
 
+    def of_one_kind(self, rows: Tensor) -> "Problem":
+        """The problem of rows that are `alike`, by their indices, as if there were no others."""
+        target, confidences = self.target, self.feasible.confidences
+        if confidences is not None:
+            ((target, _),) = by_confidence(target, confidences[rows])
+        return replace(self, feasible=self.feasible.of_one_kind(rows), target=target)
+
     @cached_property
     def validator(self) -> Validator:
         """Says which rows are valid."""
@@ -214,6 +223,9 @@ class Method(ABC):
         settings: Parameters of `Explainer`, beside those of every search, on which its answers depend.
         returns_training_rows: Whether counterfactuals are training rows.
         refines: Whether it moves them closer to the factual row by itself, unless `SearchOptions.refine` is False.
+        ends_first: Whether it looks for the way only when it knows the end: not at all under `SearchOptions.ends_only`.
+        row_by_row: Whether rows with other confidences and bounds may be searched for together: it reads those of each
+            row (`FeasibleSet.confidences`), and nobody's answer depends on what others ask for.
         chooses_features: Whether it chooses its ends feature by feature, and so by all models that it asks; others
             follow one line, or take a training row.
         respects_limits: Whether its search itself respects `Problem.max_changes` and takes the cheapest way by the
@@ -230,11 +242,13 @@ class Method(ABC):
     """
 
     name: str
+    row_by_row: bool = False
     description: str = "a method of your own"
     needs: frozenset[str] = frozenset()
     settings: tuple[str, ...] = ()
     returns_training_rows: bool = False
     refines: bool = False
+    ends_first: bool = False
     respects_limits: bool = False
     chooses_features: bool = True
 

@@ -13,6 +13,15 @@ from counterpath.models.latent import LatentModel
 from counterpath.search.descent import Descent
 from counterpath.search.face import Face
 from counterpath.search.geodesic import Geodesic
+from counterpath.search.literature.cchvae import CCHVAE
+from counterpath.search.literature.clue import Clue
+from counterpath.search.literature.cruds import Cruds
+from counterpath.search.literature.dice import Dice
+from counterpath.search.literature.growing_spheres import GrowingSpheres
+from counterpath.search.literature.mcce import Mcce
+from counterpath.search.literature.nice import Nice
+from counterpath.search.literature.ppcef import Ppcef
+from counterpath.search.literature.revise import Revise
 from counterpath.search.method import AnyModels, Method, Problem
 from counterpath.search.nearest import Nearest
 from counterpath.search.paths import Paths, merge
@@ -24,9 +33,12 @@ GROUP = "counterpath.methods"
 """The group of entry points under which packages register methods."""
 NEAREST = "nearest"
 """The trivial baseline, which stands in every comparison."""
-ROWS_AT_ONCE = 16384
-"""How many rows are searched for at once: enough to fill a GPU, and a path of 150 steps of each fits into its
-memory."""
+ROWS_AT_ONCE = {"cpu": 1 << 14, "cuda": 1 << 18}
+"""How many rows are searched for at once, by device. A GPU takes as long for ten thousand rows as for a hundred
+thousand, because launching its kernels takes longer than running them; see `rows_at_once` for its memory."""
+_PATH_POINTS, _MEMORY_SHARE = 151, 8
+"""Points of a path that a local search keeps of every row, and of which share of a GPU's memory all of them may take:
+an eighth, because what is made of them takes a few times as much."""
 
 
 _BUILT_IN = (
@@ -40,7 +52,10 @@ _BUILT_IN = (
     Face(),
     Nearest(),
 )
-METHODS: dict[str, Method] = {method.name: method for method in _BUILT_IN}
+_LITERATURE = (Revise(), CCHVAE(), Clue(), Cruds(), GrowingSpheres(), Nice(), Dice(), Ppcef(), Mcce())
+LITERATURE = tuple(method.name for method in _LITERATURE)
+"""The names of what is built in for comparison alone, each from its paper: see `search.literature`."""
+METHODS: dict[str, Method] = {method.name: method for method in (*_BUILT_IN, *_LITERATURE)}
 """The built-in methods.
 
 References:
@@ -50,13 +65,23 @@ References:
 """
 
 
+def rows_at_once(device: torch.device, width: int) -> int:
+    """How many rows of so many encoded columns are searched for at once on a device."""
+    rows = ROWS_AT_ONCE[device.type]
+    if device.type == "cuda":
+        memory = torch.cuda.get_device_properties(device).total_memory // _MEMORY_SHARE
+        rows = min(rows, max(memory // (_PATH_POINTS * width * torch.float32.itemsize), 1))
+    return rows
+
+
 def search(method: Method, problem: Problem) -> Paths:
     """Search for all rows of a problem, not too many at once.
 
     Raises:
         MethodError: A method that is not built in returned what is no answer.
     """
-    rows = torch.arange(len(problem), device=problem.feasible.factual.device).split(ROWS_AT_ONCE)
+    factual = problem.feasible.factual
+    rows = torch.arange(len(problem), device=factual.device).split(rows_at_once(factual.device, factual.shape[1]))
     return merge([(some, _search(method, problem.at(some))) for some in rows])
 
 

@@ -1,7 +1,7 @@
 """The baseline to beat: the nearest training row that the model accepts."""
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from counterpath.geometry.graph import Neighbours
@@ -99,6 +99,26 @@ def straight_path(start: Float[Tensor, "n D"], end: Float[Tensor, "n D"], steps:
     return start * (1 - times) + end * times
 
 
+def straight_lines(
+    problem: Problem, end: Float[Tensor, "n D"], exists: Bool[Tensor, "n"], reason: Int[Tensor, "n"]
+) -> Paths:
+    """The straight lines from rows to their ends, their points made legal; a row without an end stays where it is.
+
+    Args:
+        problem: The rows.
+        end: Where each ends.
+        exists: Which rows have an end.
+        reason: Why the search of each stopped.
+    """
+    factual, feasible = problem.feasible.factual, problem.feasible
+    points = straight_path(factual, end, _STEPS).transpose(0, 1).flatten(0, 1)
+    row = torch.arange(len(factual), device=factual.device).repeat_interleave(_STEPS + 1)
+    x = feasible.legal(points, row).view(len(factual), _STEPS + 1, -1).clone()
+    x[:, 0], x[:, -1] = factual, end
+    paths = problem.paths(row, x.flatten(0, 1), reason)
+    return paths.points(exists[paths.row] | is_first(paths.row))
+
+
 def _nearest_lawful(problem: Problem, candidates: Tensor, end: Tensor, exists: Tensor) -> tuple[Tensor, Tensor]:
     """The nearest candidates that break no rule, where those that were found do; and which rows have one."""
     feasible, rules = problem.feasible, problem.feasible.rules
@@ -142,10 +162,5 @@ class Nearest(Method):
             end, exists = _nearest_lawful(problem, candidates, end, exists)
         if problem.options.stability is not None:  # the candidates last as they are, but not all if they are missed
             exists = exists & problem.validator.lasts(end, feasible.origin)
-        points = straight_path(factual, end, _STEPS).transpose(0, 1).flatten(0, 1)
-        row = row.repeat_interleave(_STEPS + 1)
-        x = feasible.legal(points, row).view(len(factual), _STEPS + 1, -1).clone()
-        x[:, 0], x[:, -1] = factual, end
         reason = torch.where(exists, StopReason.CONFIDENCE_REACHED, StopReason.NO_WAY_DOWN)
-        paths = problem.paths(row, x.flatten(0, 1), reason)
-        return paths.points(exists[paths.row] | is_first(paths.row))
+        return straight_lines(problem, end, exists, reason)

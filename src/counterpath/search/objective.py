@@ -12,12 +12,11 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from counterpath.geometry.metric import pull
-from counterpath.models.classifier import Differentiable, probabilities
-from counterpath.models.explained import Thresholds, decide
+from counterpath.models.classifier import Differentiable, Thresholds, decide, probabilities
 from counterpath.utils.errors import InputError
 
 Range = tuple[float | None, float | None]
@@ -110,6 +109,18 @@ class Target:
             return torch.zeros((), dtype=like.dtype, device=like.device)
         return torch.logit(torch.tensor(self.level, dtype=like.dtype, device=like.device), eps=_SURE)
 
+    def lead(self, probabilities: Float[Tensor, "n K"]) -> Float[Tensor, "n"]:
+        """How far the log odds are on the side of the target, as the model decides, or in a range; 0 on the edge."""
+        if self.interval is not None or probabilities.shape[-1] <= 2:
+            decided = self if self.interval is not None else replace(self, confidence=None)
+            advantage = decided.advantage(probabilities)
+            return advantage - decided.enough(advantage)
+        odds = probabilities.double().clamp_min(_SURE).log()
+        if self.thresholds is not None:
+            odds = odds - torch.tensor(self.thresholds, dtype=odds.dtype, device=odds.device).log()
+        others = torch.cat([odds[:, : self.index], odds[:, self.index + 1 :]], -1).amax(-1)
+        return others - odds[:, self.index] if self.other else odds[:, self.index] - others
+
     def surer(self, margin: float, most: float) -> "Target":
         """The same with more confidence, up to `most`; or in the inside of a range."""
         if self.interval is None:
@@ -145,6 +156,55 @@ class Target:
             return self.confidence
         own = self.thresholds[self.index] if self.thresholds is not None and len(self.thresholds) == 2 else 0.5
         return 1 - own if self.other else own
+
+
+@dataclass(frozen=True, eq=False)
+class RowTargets(Target):
+    """A target of which every row asks for a confidence of its own; what is said of rows is in their order.
+
+    Attributes:
+        confidences: What the probability must reach for each row; NaN for no more than the model's own decision.
+    """
+
+    confidence: None = None
+    confidences: Float[Tensor, "n"] | None = None
+    __eq__, __hash__ = object.__eq__, object.__hash__  # what rows ask for cannot be compared at a glance
+
+    def is_reached(self, probabilities: Float[Tensor, "n K"]) -> Bool[Tensor, "n"]:
+        """Where it is predicted, and with the confidence that each row asks for."""
+        assert self.confidences is not None
+        asked, of_target = self.confidences, self.probability(probabilities)
+        return self.is_predicted(probabilities) & (asked.isnan() | (of_target >= asked.to(of_target.dtype)))
+
+    def enough(self, like: Tensor) -> Tensor:
+        """As of a target that asks for the same confidence of all rows, to the bit: so each is computed alone."""
+        assert self.confidences is not None
+        known: dict[float | None, Tensor] = {}
+        each = [None if math.isnan(level) else level for level in self.confidences.tolist()]
+        for level in each:
+            if level not in known:
+                known[level] = Target(self.index, self.other, level, self.thresholds).enough(like)
+        return torch.stack([known[level] for level in each]) if each else like[:0]
+
+
+def by_row(target: Target, confidences: Float[Tensor, "n"] | None) -> Target:
+    """The target of rows that ask for these confidences; the same target if they ask for none of their own."""
+    if confidences is None:
+        return target
+    return RowTargets(target.index, target.other, None, target.thresholds, confidences)
+
+
+def by_confidence(target: Target, confidences: Float[Tensor, "n"] | None) -> list[tuple[Target, Int[Tensor, "m"]]]:
+    """The targets that rows have, each with the indices of its rows; None where all rows have the one given."""
+    if confidences is None:
+        raise ValueError("these rows have one target")
+    found: dict[float | None, list[int]] = {}
+    for row, level in enumerate(confidences.tolist()):
+        found.setdefault(None if math.isnan(level) else level, []).append(row)
+    return [
+        (replace(target, confidence=level), torch.tensor(rows, device=confidences.device))
+        for level, rows in found.items()
+    ]
 
 
 def _narrowed(interval: tuple[float, float], margin: float) -> tuple[float, float]:

@@ -14,6 +14,7 @@ from torch import Tensor
 from counterpath.geometry.curve import relax
 from counterpath.geometry.graph import Graph, Neighbours, ShortestPaths, build_graph
 from counterpath.geometry.metric import Decoded, Metric, damped, scaled_by_uncertainty, secant
+from counterpath.geometry.ordered import Ordered
 from counterpath.models.latent import LatentModel, context_for
 from counterpath.search.objective import Target
 from counterpath.utils.devices import map_blocks
@@ -82,7 +83,7 @@ class CostField:
         highest = torch.maximum(before.spread, last.spread)
         for piece in range(1, pieces + 1):
             after = last if piece == pieces else self.decode(torch.lerp(start, end, piece / pieces), context)
-            squared = self.metric(secant(before, after, self._categories))
+            squared = self.metric(secant(before, after, *self._discrete))
             total += squared[:, 0, 0].clamp_min(0).sqrt()
             highest, before = torch.maximum(highest, after.spread), after
         return total, highest
@@ -114,7 +115,7 @@ class CostField:
                 z = trial.reshape(-1, size)
                 decoded = Decoded(self.model.decode(z, point_context), self.model.uncertainty(z, point_context))
                 index = torch.arange(len(z), device=z.device).view(-1, count)
-                segment = secant(decoded[index[:, :-1].flatten()], decoded[index[:, 1:].flatten()], self._categories)
+                segment = secant(decoded[index[:, :-1].flatten()], decoded[index[:, 1:].flatten()], *self._discrete)
                 return self.metric(segment)[:, 0, 0].view(len(trial), -1)
 
             along = self.metric(self.model.linearize(points.reshape(-1, size), point_context))
@@ -137,9 +138,9 @@ class CostField:
         return self.segment_cost(points[first], points[last], segment_context, 2, ends)[0].view(-1, count - 1).sum(1)
 
     @property
-    def _categories(self) -> Tensor | None:
-        """Which columns are probabilities of categories."""
-        return getattr(self.model, "category", None)
+    def _discrete(self) -> tuple[Tensor | None, Ordered | None]:
+        """Which columns are probabilities of categories, and which have levels in an order."""
+        return getattr(self.model, "category", None), getattr(self.model, "ordered", None)
 
 
 def _decode(model: LatentModel, z: Tensor, context: Tensor | None) -> Decoded:
@@ -332,11 +333,17 @@ def edge_costs(
     ends: Int[Tensor, "e 2"],
 ) -> tuple[Float[Tensor, "e"], Bool[Tensor, "e"]]:
     """What edges between nodes cost, and which of them leave the data."""
-    first, second = ends.T
-    edge_context = None if context is None else context[first]
-    known = (decoded[first], decoded[second])
-    cost, highest = cost_field.segment_cost(z[first], z[second], edge_context, pieces, known)
-    return cost, highest > cost_field.data_limit
+    costs, highest = [], []
+    for first, second in (part.T for part in ends.split(_EDGES_AT_ONCE)):
+        edge_context = None if context is None else context[first]
+        known = (decoded[first], decoded[second])
+        cost, spread = cost_field.segment_cost(z[first], z[second], edge_context, pieces, known)
+        costs.append(cost)
+        highest.append(spread)
+    return torch.cat(costs), torch.cat(highest) > cost_field.data_limit
+
+
+_EDGES_AT_ONCE = 1 << 14  # whole blocks on every device; with 100 columns some copies in float64 of 13 MB each
 
 
 _CANDIDATES = 100_000  # rows that are looked at for different ones: to compare all of more takes longer than the rest

@@ -4,7 +4,8 @@ Both are asked of rows that the explained model accepts already: how many models
 see `models.family`; and for which share of small deviations in the numbers that changed the model itself does.
 """
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,6 +25,12 @@ PredictProba = Callable[[Tensor], Tensor]
 class Stability:
     """What an answer must survive.
 
+    To ask all models of a family about every row that a search tries takes too long. So a panel, the first few of them,
+    is asked first: with mean m and standard deviation s of its models' log odds, and if these are normal, a row is
+    refused by a share of at most ρ of all models where m ≥ z·s, z the quantile of 1 − ρ. From k models z·s is known to
+    within s·√((1 + z²/2)/k), one standard error. Who is clearly below is refused; about all others every model is
+    asked, so that what is promised depends on all of them.
+
     Attributes:
         encoder: Knows the features.
         members: The models of a family; None where nothing is asked of them.
@@ -41,8 +48,15 @@ class Stability:
 
     def relaxed(self, refusals: int) -> "Stability":
         """The same with so many models that may refuse in any case."""
-        more = tuple(max(each, refusals) for each in self.allowed)
-        return replace(self, allowed=more, _known={"order": self._known.setdefault("order", {})})
+        return replace(self, allowed=tuple(max(each, refusals) for each in self.allowed), _known={})
+
+    def on_the_way(self) -> "Stability":
+        """The same for rows that a search comes by: with any number of changes they may last, if no model refuses.
+
+        A training row differs from a person in nearly everything, which is too many changes for most families; but most
+        of them will be put back.
+        """
+        return replace(self, allowed=tuple(max(each, 0) for each in self.allowed))
 
     def holds(
         self, x: Float[Tensor, "n D"], factual: Float[Tensor, "n D"], target: Target, predict_proba: PredictProba
@@ -73,11 +87,12 @@ class Stability:
             changes: How many features of each were chosen; by default none.
         """
         assert self.members is not None
+        changes = torch.zeros_like(x[:, 0], dtype=torch.long) if changes is None else changes
+        good = self._likely(x, target, changes)
         together = self.members.together
-        allowed = torch.tensor(self.allowed, device=x.device)
-        allowed = allowed[:1].expand(len(x)) if changes is None else allowed[changes]
-        refused = torch.zeros(len(x), dtype=torch.long, device=x.device)
-        left = (allowed >= 0).nonzero()[:, 0]
+        allowed = torch.tensor(self.allowed, device=x.device)[changes]
+        refused = torch.where(good, 0, len(self.members) + 1)
+        left = good.nonzero()[:, 0]
         for first in range(0, len(self.members), together):
             if len(left) == 0:
                 break
@@ -89,54 +104,71 @@ class Stability:
     def among(self, rows: Float[Tensor, "m D"], reached: Bool[Tensor, "m"], target: Target) -> Bool[Tensor, "m"]:
         """Which of some training rows, that reach a target or not, last as they are; asked once for each target.
 
-        Deviations are not looked at: what has to change differs from person to person.
+        Where features are chosen one by one, these are where a search begins, and the panel is enough. Deviations are
+        not looked at: what has to change differs from person to person.
         """
         if self.members is None:
             return reached
-        known = self._known.get(target)
+        known = self._known.get((target, self.chosen))
         if known is None or known[0] is not rows:
             index = reached.nonzero()[:, 0]
-            known = rows, reached.index_copy(0, index, self.accepted(rows[index], target))
-            self._known[target] = known
-        lasts: Tensor = known[1]
-        return lasts
+            if self.chosen and self._has_panel:
+                lasts = self._likely(rows[index], target, torch.zeros_like(index))
+            else:
+                lasts = self.accepted(rows[index], target)
+            known = self._known[target, self.chosen] = rows, reached.index_copy(0, index, lasts)
+        found: Tensor = known[1]
+        return found
 
-    def rounds(
-        self, rows: Float[Tensor, "m D"], probabilities: Float[Tensor, "m K"], target: Target
-    ) -> Iterator["Stability"]:
-        """What to search under, one after the other: the strictest few models, and all.
+    def advantage(self, x: Float[Tensor, "n D"], target: Target) -> Float[Tensor, "n"]:
+        """How far rows are inside of what enough members accept, in log odds: m − z·s of the panel.
 
-        What is refused by too many of a few is refused by too many of all. So a search may ask a few, and all are asked
-        about its answers; who fails is searched for again under more. The strictest are those that refuse most of the
-        training rows that the explained model just accepts.
+        A search goes by it: z is that of a few changes, as an answer has them.
         """
-        few = 0 if self.members is None else _FEW + int(_TIMES * max(self.allowed[0], 0))
-        if self.members is None or few >= _MOST_OF * len(self.members):
-            yield self
-            return
-        orders = self._known.setdefault("order", {})
-        if target not in orders:
-            reached = target.is_reached(probabilities).nonzero()[:, 0]
-            advantage = target.advantage(probabilities[reached])
-            near = rows[reached[advantage.argsort(stable=True)[:_BORDERLINE]]]
-            refusals = [
-                (~reached_by(self.members.predict_proba(near, slice(first, first + self.members.together)), target))
-                for first in range(0, len(self.members), self.members.together)
-            ]
-            orders[target] = torch.cat(refusals).sum(1).argsort(descending=True, stable=True)
-        key = few, target, self.chosen
-        if key not in self._known:
-            self._known[key] = replace(self, members=self.members.take(orders[target][:few]), _known={})
-        yield self._known[key]
-        yield self
+        mean, spread = self._panel(x, target)
+        return mean - self._quantile(_FEW_CHANGES) * spread
+
+    @property
+    def _has_panel(self) -> bool:
+        return self.members is not None and len(self.members) > _MOST_OF * _PANEL
+
+    def _panel(self, x: Float[Tensor, "n D"], target: Target) -> tuple[Float[Tensor, "n"], Float[Tensor, "n"]]:
+        """Mean and standard deviation of the log odds by which the models of the panel decide for the target."""
+        assert self.members is not None
+        said = self.members.predict_proba(x, slice(0, _PANEL))
+        lead = target.lead(said.flatten(0, 1)).view(said.shape[:2])
+        mean = lead.mean(0)
+        return mean, (lead - mean).square().mean(0).sqrt()
+
+    def _likely(self, x: Float[Tensor, "n D"], target: Target, changes: Int[Tensor, "n"]) -> Bool[Tensor, "n"]:
+        """Which rows may last, as far as the panel can tell."""
+        assert self.members is not None
+        possible = torch.tensor(self.allowed, device=x.device)[changes] >= 0
+        if not self._has_panel:
+            return possible
+        wanted = []
+        for number in range(len(self.allowed)):
+            z = self._quantile(number)
+            wanted.append(z - _DOUBT * math.sqrt((1 + z * z / 2) / _PANEL))
+        mean, spread = self._panel(x, target)
+        return possible & (mean >= torch.tensor(wanted, device=x.device)[changes] * spread)
+
+    def _quantile(self, changes: int) -> float:
+        """z, with so many features changed; half of a model more may refuse, since models are counted."""
+        assert self.members is not None
+        share = (max(self.allowed[min(changes, len(self.allowed) - 1)], 0) + 0.5) / len(self.members)
+        quantile = torch.special.ndtri(torch.tensor(1 - min(share, _MOST_REFUSED), dtype=torch.float64))
+        return float(quantile)
 
 
-_FEW, _TIMES = 24, 2
-"""How many of the strictest models are asked first: so many, and beside them twice as many as may refuse."""
-_MOST_OF = 0.7
-"""Beyond this share of all models all are asked at once: two searches would take longer."""
-_BORDERLINE = 500
-"""Training rows by which models are ordered: so many tell the strict from the lenient."""
+_PANEL = 32
+"""Models of the panel: they order what a search on HELOC asks about nearly as all do (area under the curve 0.985)."""
+_DOUBT = 1.5
+"""By how many standard errors a row may be below what it takes before it is refused by the panel's word alone: with
+2.5 answers are the same, and more models are asked."""
+_MOST_OF = 2  # panels that a family must be larger than: otherwise all are asked at once
+_FEW_CHANGES = 3  # of an answer, as most have them
+_MOST_REFUSED = 0.99  # of the models, where nearly all may refuse: the quantile of 1 is infinite
 
 
 def reached_by(said: Float[Tensor, "m n K"], target: Target) -> Bool[Tensor, "m n"]:

@@ -15,14 +15,14 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from counterpath.data.encoding import Encoder
-from counterpath.data.ruleset import RuleSet
+from counterpath.data.rules.ruleset import RuleSet
 from counterpath.geometry.graph import Neighbours
 from counterpath.models.effects import Effects
 from counterpath.models.latent import LatentModel, context_for
 from counterpath.search.combinations import Combinations
 from counterpath.search.feasible import FeasibleSet, legal
 from counterpath.search.measures import EQUAL
-from counterpath.search.objective import Target
+from counterpath.search.objective import Target, by_row
 from counterpath.search.paths import Paths, is_first, merge, prepend
 from counterpath.search.stability import Stability
 from counterpath.search.step import Slope
@@ -128,12 +128,16 @@ class Validator:
         """Which rows are valid as counterfactuals of these."""
         return self._may_return(x, factual, self.target.is_reached(self.predict_proba(x)))
 
-    def is_decided(self, x: Float[Tensor, "n D"]) -> Bool[Tensor, "n"]:
+    def is_decided(self, x: Float[Tensor, "n D"], confidences: Float[Tensor, "n"] | None = None) -> Bool[Tensor, "n"]:
         """For which rows the model decides as asked, if they may be returned whatever their combination of values.
 
         Whether they last is asked afterwards; see `lasts`.
+
+        Args:
+            x: The rows.
+            confidences: What is asked of each, as of `FeasibleSet`.
         """
-        return self._no_copies(x, self.target.is_reached(self.predict_proba(x)))
+        return self._no_copies(x, by_row(self.target, confidences).is_reached(self.predict_proba(x)))
 
     def lasts(self, x: Float[Tensor, "n D"], factual: Float[Tensor, "n D"]) -> Bool[Tensor, "n"]:
         """Which rows, that the model accepts, survive what they have to."""
@@ -141,11 +145,19 @@ class Validator:
             return torch.ones(len(x), dtype=torch.bool, device=x.device)
         return self.stability.holds(x, factual, self.target, self.predict_proba)
 
-    def is_possible(self, x: Float[Tensor, "n D"], factual: Float[Tensor, "n D"]) -> Bool[Tensor, "n"]:
-        """Which rows break no rule, and have no combination of values that nobody has but their factual row."""
+    def is_possible(
+        self, x: Float[Tensor, "n D"], factual: Float[Tensor, "n D"], before: Int[Tensor, "n f"] | None = None
+    ) -> Bool[Tensor, "n"]:
+        """Which rows break no rule, and have no combination of values that nobody has but their factual row.
+
+        Args:
+            x: The rows.
+            factual: Their factual rows.
+            before: `Combinations.parts` of these, where they are known.
+        """
         possible = torch.ones(len(x), dtype=torch.bool, device=x.device)
         if self.combinations is not None:
-            possible = self.combinations.allowed_among_many(x, factual)
+            possible = self.combinations.allowed_among_many(x, factual, before)
         return possible & self.is_lawful(x, factual)
 
     def is_lawful(self, x: Float[Tensor, "n D"], factual: Float[Tensor, "n D"]) -> Bool[Tensor, "n"]:
@@ -182,8 +194,9 @@ class Validator:
             context = context_for(self.latent, x, feasible.fixed[row])
             sigma = map_blocks(lambda *where: _mean_std(self.latent, *where), codes, context)
         probabilities = self.predict_proba(x)
+        target = by_row(self.target, None if feasible.confidences is None else feasible.confidences[row])
         valid, no = (
-            self._may_return(x, feasible.origin[row], self.target.is_reached(probabilities)),
+            self._may_return(x, feasible.origin[row], target.is_reached(probabilities)),
             torch.zeros_like(reason, dtype=torch.bool),
         )
         score = self.target.score(probabilities).to(x.dtype)

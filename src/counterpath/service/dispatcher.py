@@ -1,7 +1,11 @@
 """Runs models for all requests, without holding up the event loop.
 
 One row takes a search nearly as long as dozens, because it works on blocks of rows. So while one batch of jobs is
-computed, others gather, and the next batch takes as many of them as it can that have the same key.
+computed, others gather, and the next batch takes as many of them as it can that have the same key. What rows may ask
+for by themselves is no part of the key: see `merging`.
+
+A large request is computed in slices, each a job that waits behind all that came before it. So nobody waits for longer
+than for a slice of it.
 """
 
 import asyncio
@@ -9,10 +13,12 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from typing import Any, Generic, TypeVar
 
 import pandas as pd
@@ -22,7 +28,9 @@ from counterpath.data.tables import cast_if_lossless, restore, to_pandas
 from counterpath.explainer.explainer import Explainer
 from counterpath.explainer.request import Request
 from counterpath.explanation import Explanation, plan_index
-from counterpath.explanation.tables import PATH_BACK, PATH_FRONT, feature_columns
+from counterpath.explanation.tables import PATH_BACK, PATH_FRONT, ROW_CONSTRAINTS, feature_columns
+from counterpath.service.identity import Identity
+from counterpath.service.merging import Own, split
 from counterpath.service.schemas import BatchResult
 from counterpath.service.settings import Settings
 from counterpath.utils.errors import CounterpathError, choose
@@ -42,6 +50,10 @@ _MAX_RETRY_AFTER = 60
 """Most seconds after which a client is told to try again: a longer estimate would be a guess, and keep clients away."""
 _SMOOTHING = 0.3
 """Weight of the last batch in the moving average of how long one takes: the last five make up four fifths of it."""
+SLICE_SECONDS = 0.75
+"""About how long a slice of a large request may take: who comes after it is to be answered within two seconds."""
+_FIRST_SLICE = 4
+"""Rows of the first slice, before it is known how long a row takes."""
 RETRY_WHEN_STOPPED = 5
 """Seconds after which to try again when the service is stopping: about what a restart takes."""
 _LOG = logging.getLogger("counterpath.service")
@@ -73,20 +85,25 @@ class Job(Generic[R, T]):
     Attributes:
         key: Jobs with equal keys may be computed together.
         rows: The rows.
-        compute: The result for rows, those of other jobs among them, unless it should stop.
+        compute: The result for rows, those of other jobs among them, unless it should stop; and given what each asks
+            for by itself, if they have that.
         extract: This job's part of a result, from its first row to before its last.
         deadline: When nobody waits for it any more, by the clock `time.monotonic`.
         future: Will hold what `extract` returns.
         cancelled: Whether nobody waits for it any more, for another reason than its deadline.
+        own: What each row asks for by itself; None if all of it is in the key.
+        accepted: Whether it is a part of something that was taken on already, so that the queue cannot be too full.
     """
 
     key: Hashable
     rows: pd.DataFrame
-    compute: Callable[[pd.DataFrame, ShouldStop], R]
+    compute: Callable[..., R]
     extract: Callable[[R, int, int], T]
     deadline: Number = math.inf
     future: "Future[T]" = field(default_factory=Future)
     cancelled: bool = False
+    own: Own | None = None
+    accepted: bool = False
 
     @property
     def awaited(self) -> bool:
@@ -190,7 +207,7 @@ class BatchQueue:
         with self._lock:
             if self._closed:
                 raise StoppingError
-            if len(self._waiting) >= self._max_waiting:
+            if len(self._waiting) >= self._max_waiting and not job.accepted:
                 raise BusyError(
                     f"{len(self._waiting)} requests are waiting, as many as may; try again later", self._retry_after()
                 )
@@ -244,7 +261,8 @@ class BatchQueue:
         try:
             rows = batch[0].rows if len(batch) == 1 else pd.concat([job.rows for job in batch], ignore_index=True)
             # As long as anybody waits for any of them.
-            result = batch[0].compute(rows, lambda: not any(job.awaited for job in batch))
+            own = () if batch[0].own is None else (tuple(chain.from_iterable(job.own or () for job in batch)),)
+            result = batch[0].compute(rows, lambda: not any(job.awaited for job in batch), *own)
         except Exception as error:
             if len(batch) == 1:
                 self._finish(batch[0], partial(batch[0].future.set_exception, error))
@@ -280,13 +298,20 @@ class Dispatcher:
         settings: How much to take on.
 
     Attributes:
+        identities: Which models these are, by their names.
+        examples: By name of a model, and what it is asked to do, what it answered to the example of the description.
         on_batch: Called after every batch, with "explain" or "predict" and its figures.
     """
 
     def __init__(self, models: Mapping[str, Explainer], settings: Settings | None = None) -> None:
         settings = settings or Settings()
         self.models = dict(models)
+        self.identities: dict[str, Identity] = {}
+        self.examples: dict[str, Mapping[str, Any]] = {}
         self.stopping = False
+        self._settings = settings
+        self._sliced = 0  # requests that are computed in slices, and wait between two of them, too
+        self._row_seconds: dict[Hashable, float] = {}  # how long a row of a slice took: a moving average
         self.on_batch: Callable[[str, BatchStats], None] = lambda name, stats: None
         # One thread, because many would take the time from the event loop.
         self._checker = ThreadPoolExecutor(1, thread_name_prefix="checking")
@@ -313,13 +338,79 @@ class Dispatcher:
             BusyError: Too many requests are waiting, or the service is stopping.
             TimedOutError: The time was up.
         """
-        explainer = choose("model", model, self.models)
-        select = partial(select_rows, index=rows.index, explainer=explainer, time_limit=request.time_limit)
-        return await self._explain(model, rows, request, lambda result, *part: select(result.explanation, *part))
+        explainer, deadline = choose("model", model, self.models), _deadline(request.time_limit)
+        frame, recorded = await self._check(explainer, rows, request)
+        select = partial(select_rows, index=rows.index, explainer=explainer, request=recorded)
+        job = self._job(model, explainer, frame, request, lambda result, *part: select(result.explanation, *part))
+        job.deadline = deadline
+        return await self._queues[EXPLAIN].submit(job)
 
     async def explain_json(self, model: str, rows: pd.DataFrame, request: Request) -> list[str]:
         """The same as JSON text, one `RowExplanation` a row."""
-        return await self._explain(model, rows, request, lambda result, first, last: result.row_texts[first:last])
+        async with aclosing(self.slices(model, rows, request)) as slices:
+            return [text async for texts in slices for text in texts]
+
+    async def slices(
+        self, model: str, rows: pd.DataFrame, request: Request, *, accepted: bool = False
+    ) -> AsyncGenerator[list[str], None]:
+        """The same, a few rows after the others: as many as take less than a second, and at least one.
+
+        Args:
+            model: Its name.
+            rows: The rows.
+            request: What is asked for them.
+            accepted: Whether the request was taken on already, so that the queue cannot be too full for it.
+        """
+        explainer, deadline = choose("model", model, self.models), _deadline(request.time_limit)
+        frame, _ = await self._check(explainer, rows, request)
+        kind = (model, id(explainer), str(request.method), request.plans, request.paths)
+        done = 0
+        self._sliced += 1
+        try:
+            while done < len(frame) or not done:
+                size = self._slice_size(kind)
+                some = slice(done, done + size)
+                own = request.row_constraints and replace(request, row_constraints=request.row_constraints[some])
+                job = self._job(model, explainer, frame.iloc[some], own or request, _texts, kind)
+                job.deadline, job.accepted = deadline, accepted or done > 0
+                yield await self._queues[EXPLAIN].submit(job)
+                done += size
+        finally:
+            self._sliced -= 1
+
+    def _slice_size(self, kind: Hashable) -> int:
+        """How many rows of a kind are computed in about the time of a slice."""
+        seconds = self._row_seconds.get(kind)
+        size = _FIRST_SLICE if seconds is None else int(SLICE_SECONDS / max(seconds, 1e-6))
+        return min(max(size, 1), self._settings.batch)
+
+    def _job(
+        self,
+        model: str,
+        explainer: Explainer,
+        frame: pd.DataFrame,
+        request: Request,
+        extract: Callable[[BatchResult, int, int], T],
+        kind: Hashable = None,
+    ) -> Job[BatchResult, T]:
+        """A job that explains some rows, together with those of other requests."""
+        common, own = split(request, explainer, len(frame))
+
+        def compute(table: pd.DataFrame, should_stop: ShouldStop, each: Own = ()) -> BatchResult:
+            # With its measures: they need the models, and so the thread that may use them.
+            started = time.monotonic()
+            asked = replace(common, row_constraints=each) if any(each) else common
+            result = explainer.solve(table, asked, should_stop=should_stop)
+            result = replace(result, compute_measures=result.measures())
+            if kind is not None:
+                seconds = (time.monotonic() - started) / max(len(table), 1)
+                known = self._row_seconds.get(kind, seconds)
+                self._row_seconds[kind] = known + _SMOOTHING * (seconds - known)
+            return BatchResult(result)
+
+        alone = object() if common.row_constraints else None  # which count rows from the first of the request
+        key = (EXPLAIN, model, id(explainer), common.key, alone, tuple(frame.dtypes))
+        return Job(key=key, rows=frame, compute=compute, extract=extract, own=own)
 
     async def predict(self, model: str, rows: pd.DataFrame, *, time_limit: Number | None = None) -> pd.DataFrame:
         """The probabilities that the model under explanation gives, one column a class.
@@ -327,9 +418,9 @@ class Dispatcher:
         On a GPU predictions wait for explanations: what a search records there must not be disturbed.
         """
         explainer, deadline = choose("model", model, self.models), _deadline(time_limit)
-        frame = await self._check(explainer, rows)
+        frame, _ = await self._check(explainer, rows)
         job = Job(
-            key=(PREDICT, model, tuple(frame.dtypes)),
+            key=(PREDICT, model, id(explainer), tuple(frame.dtypes)),
             rows=frame,
             compute=lambda table, _: explainer.probabilities(table),
             extract=lambda result, first, last: result.iloc[first:last].set_axis(rows.index),
@@ -352,6 +443,21 @@ class Dispatcher:
         )
         return await self._queues[_prediction_queue(explainer)].submit(job)
 
+    def check(self, model: str, rows: pd.DataFrame, request: Request) -> None:
+        """Raise an error if a request cannot be fulfilled, or none is taken any more."""
+        self._refuse_if_stopping()
+        check(choose("model", model, self.models), rows, request)
+
+    def identify(self, model: str) -> Identity:
+        """Which model has a name."""
+        if model not in self.identities:
+            self.identities[model] = Identity.of(choose("model", model, self.models))
+        return self.identities[model]
+
+    def replace(self, model: str, explainer: Explainer, identity: Identity) -> None:
+        """Have another model answer under a name; what was asked before is answered by the one before."""
+        self.models[model], self.identities[model] = explainer, identity
+
     @property
     def waiting(self) -> dict[str, int]:
         """How many jobs wait, to explain and to predict."""
@@ -365,7 +471,7 @@ class Dispatcher:
     @property
     def busy(self) -> bool:
         """Whether any job waits or is being computed."""
-        return any(queue.busy for queue in self._queues.values())
+        return self._sliced > 0 or any(queue.busy for queue in self._queues.values())
 
     async def drain(self, grace: Number) -> bool:
         """Take no further requests, and wait for those that were taken; whether all were done in time."""
@@ -382,29 +488,9 @@ class Dispatcher:
         for queue in self._queues.values():
             queue.close()
 
-    async def _explain(
-        self, model: str, rows: pd.DataFrame, request: Request, extract: Callable[[BatchResult, int, int], T]
-    ) -> T:
-        explainer, deadline = choose("model", model, self.models), _deadline(request.time_limit)
-        frame = await self._check(explainer, rows, request)
-        untimed = replace(request, time_limit=None)  # the deadlines of the jobs of a batch count instead
-
-        def compute(table: pd.DataFrame, should_stop: ShouldStop) -> BatchResult:
-            # With its measures: they need the models, and so the thread that may use them.
-            result = explainer.solve(table, untimed, should_stop=should_stop)
-            return BatchResult(replace(result, compute_measures=result.measures()))
-
-        own = object() if request.row_constraints else None  # which count rows from the first of the request
-        job = Job(
-            key=(EXPLAIN, model, untimed.key, own, tuple(frame.dtypes)),
-            rows=frame,
-            compute=compute,
-            extract=extract,
-            deadline=deadline,
-        )
-        return await self._queues[EXPLAIN].submit(job)
-
-    async def _check(self, explainer: Explainer, rows: pd.DataFrame, request: Request | None = None) -> pd.DataFrame:
+    async def _check(
+        self, explainer: Explainer, rows: pd.DataFrame, request: Request | None = None
+    ) -> tuple[pd.DataFrame, dict[str, Any]]:
         self._refuse_if_stopping()
         return await asyncio.get_running_loop().run_in_executor(self._checker, check, explainer, rows, request)
 
@@ -413,8 +499,8 @@ class Dispatcher:
             raise StoppingError
 
 
-def check(explainer: Explainer, rows: pd.DataFrame, request: Request | None) -> pd.DataFrame:
-    """Rows in the columns and, where that changes no value, in the dtypes of the training table.
+def check(explainer: Explainer, rows: pd.DataFrame, request: Request | None) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Rows in the columns and, where that changes no value, in the dtypes of the training table; and what is asked.
 
     So rows of several requests make one table, and no row's values are changed because of the others'.
 
@@ -431,15 +517,17 @@ def check(explainer: Explainer, rows: pd.DataFrame, request: Request | None) -> 
     filled, _ = explainer.prepare(rows)
     known = filled[encoder.known(filled).to_numpy()]
     encoded = encoder.encode(known)
+    recorded: dict[str, Any] = {}
     if request is not None:
-        request.check_rows(explainer.schema_, len(rows))
+        request.check_rows(explainer.schema_, explainer.models_.explained, range(len(rows)))
         request.constraints(explainer.schema_).bounds(encoder, known, encoded)
         explainer.models_.stability(request.robust, request.noise)  # a family that is not there is not trained here
-    return encoder.align(to_pandas(rows))
+        recorded = explainer.recorded(request)
+    return encoder.align(to_pandas(rows)), recorded
 
 
 def select_rows(
-    batch: Explanation, first: int, last: int, *, index: pd.Index, explainer: Explainer, time_limit: Number | None
+    batch: Explanation, first: int, last: int, *, index: pd.Index, explainer: Explainer, request: Mapping[str, Any]
 ) -> Explanation:
     """The explanation of some of the rows, exactly as if they had been explained alone.
 
@@ -449,18 +537,24 @@ def select_rows(
         last: Before which row to stop.
         index: The labels of the rows.
         explainer: That made the explanation.
-        time_limit: That of the request for these rows.
+        request: What was asked about these rows, as it is recorded.
     """
     positions = list(range(first * batch.plans, last * batch.plans))
-    part = batch._take(positions, plan_index(index, batch.plans), batch.request | {"time_limit": time_limit})
+    common = {name: value for name, value in batch.request.items() if name != ROW_CONSTRAINTS}
+    part = batch._take(positions, plan_index(index, batch.plans), common)
     dtypes = {name: restore(kind) for name, kind in explainer.encoder_.dtypes.items()}
     in_paths = feature_columns(batch.schema.names, PATH_FRONT + PATH_BACK)
     return replace(
         part,
+        request=dict(request),
         counterfactuals=_narrow(part.counterfactuals, dtypes),
         paths=_narrow(part.paths, {in_paths[name]: dtype for name, dtype in dtypes.items()}),
         compute_measures=batch.measures().iloc[positions],
     )
+
+
+def _texts(result: BatchResult, first: int, last: int) -> list[str]:
+    return result.row_texts[first:last]
 
 
 def _narrow(frame: pd.DataFrame, dtypes: Mapping[str, Any]) -> pd.DataFrame:

@@ -14,22 +14,29 @@ import asyncio
 import hashlib
 import hmac
 import ipaddress
+import math
 from contextlib import suppress
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from counterpath.service.login import LOGIN, MAX_FORM, check_token, form
 from counterpath.service.problems import failure
 from counterpath.service.settings import Settings
+from counterpath.service.throttle import Throttle
 from counterpath.utils.errors import InputError
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 ALL_ADDRESSES = ("0.0.0.0", "::", "")
 HEALTH = "/healthz"
+READY = "/readyz"
 API = "/v1/"
+_SOCKETS = "/socket.io"
+_BURST_SECONDS = 3
+"""For how many seconds' requests may come at once: clients that were answered together ask again together."""
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 _MAX_DISCARDED = 64 << 20
 """Bytes of a refused body that are read and thrown away, so that its sender comes to read the response: far more than
@@ -63,6 +70,9 @@ class Guard:
         self._names = frozenset({*LOOPBACK, *settings.hosts, *bound})
         self._token = None if settings.token is None else settings.token.encode()
         self._cookie_name = f"counterpath-{settings.port}"
+        self._header_bytes = settings.header_bytes
+        self._rate = None if settings.rate is None else Throttle(settings.rate, _BURST_SECONDS * settings.rate)
+        self._tries = Throttle(settings.tries / 60, settings.tries)
         # Proof of the token, and not the token.
         self._cookie = hmac.new(self._token or b"", b"counterpath cookie", hashlib.sha256).hexdigest()
 
@@ -72,26 +82,41 @@ class Guard:
             await self._app(scope, receive, send)
             return
         connection = HTTPConnection(scope)
-        refusal = self._check_origin(connection) or self._check_token(connection)
+        refusal = self._check_headers(connection) or self._check_origin(connection) or self._check_rate(connection)
+        if refusal is None and self._token is not None and _is_login(scope):
+            await (await self._log_in(connection, receive))(scope, receive, _secured(send))
+            return
+        refusal = refusal or self._check_token(connection)
         if scope["type"] == "websocket":
             if refusal is None:
                 await self._app(scope, receive, send)
             else:
                 await send({"type": "websocket.close", "code": 1008})
             return
-
-        async def secured(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in _SECURITY_HEADERS.items():
-                    headers.setdefault(name, value)
-            await send(message)
-
+        secured = _secured(send)
         if refusal is not None:
             await _discard(connection.headers, receive)
             await refusal(scope, receive, secured)
         else:
             await self._pass_with_body(connection, receive, secured)
+
+    def _check_headers(self, connection: HTTPConnection) -> Response | None:
+        """Whether there is too much of them: the server holds what comes in one piece."""
+        size = sum(len(name) + len(value) for name, value in connection.scope["headers"])
+        size += len(connection.scope.get("raw_path") or b"") + len(connection.scope.get("query_string") or b"")
+        if size <= self._header_bytes:
+            return None
+        return failure(431, "headers_too_large", f"headers may have {self._header_bytes:,} bytes; these have {size:,}")
+
+    def _check_rate(self, connection: HTTPConnection) -> Response | None:
+        """Whether this client asks too often; a health check may."""
+        path = connection.scope["path"]
+        if self._rate is None or path == HEALTH or not path.startswith(API):  # a page loads dozens of files at once
+            return None
+        wait = self._rate.take(_client(connection))
+        if not wait:
+            return None
+        return failure(429, "too_often", "this client sends too many requests; see --rate", headers=_retry(wait))
 
     def _check_origin(self, connection: HTTPConnection) -> Response | None:
         """Why a request may not pass for where it comes from, or for the name it calls us by."""
@@ -105,7 +130,8 @@ class Guard:
                 421, "wrong_host", "this service has another name than the Host header says; see --allow-host"
             )
         origin = headers.get("origin")
-        changes = scope["type"] == "websocket" or scope["method"] not in _SAFE_METHODS
+        # Long polling reads by GET, what a web socket would send: with an answer that lets other sites read it, too.
+        changes = scope["type"] == "websocket" or scope["method"] not in _SAFE_METHODS or _SOCKETS in scope["path"]
         if changes and origin is not None and _name_and_port(origin.partition("://")[2]) != (name, port):
             return failure(403, "other_origin", "the request comes from a page of another site")
         return None
@@ -113,7 +139,7 @@ class Guard:
     def _check_token(self, connection: HTTPConnection) -> Response | None:
         """Why a request may not pass for its token; or where to go with it."""
         scope = connection.scope
-        if self._token is None or scope["path"] == HEALTH:
+        if self._token is None or scope["path"] in (HEALTH, READY):  # which whoever starts containers must see
             return None
         kind, _, given = connection.headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer" and hmac.compare_digest(given.strip().encode("latin-1"), self._token):
@@ -122,19 +148,47 @@ class Guard:
             return None
         offered = connection.query_params.get("token", "").encode("utf-8", "surrogateescape")
         if scope["type"] == "http" and scope["method"] == "GET" and hmac.compare_digest(offered, self._token):
-            return self._set_cookie(connection)
+            query = urlencode([item for item in connection.query_params.multi_items() if item[0] != "token"])
+            return self._set_cookie(scope["path"], query)
+        tried = bool(given) or bool(offered)
+        wait = self._tries.take(_client(connection)) if tried else 0.0
+        if wait:
+            return self._too_many_tries(wait)
+        if scope["type"] == "http" and scope["method"] == "GET" and _wants_page(connection):
+            path = scope["path"]
+            return form("/" if path == LOGIN else path, "This is not the token." if tried else "")
         return failure(
             401,
             "no_token",
-            "this service has a token: send it as 'Authorization: Bearer …', or open the address with ?token=…",
+            "this service has a token: send it as 'Authorization: Bearer …', or open the page and sign in",
             headers={"WWW-Authenticate": "Bearer"},
         )
 
-    def _set_cookie(self, connection: HTTPConnection) -> Response:
+    def _too_many_tries(self, wait: float) -> Response:
+        """A right token still passes: with 128 bits nobody guesses it, and else any client could lock others out."""
+        return failure(429, "too_many_tries", "too many wrong tokens came from this client", headers=_retry(wait))
+
+    async def _log_in(self, connection: HTTPConnection, receive: Receive) -> Response:
+        """The answer to the form: a cookie, or the form again."""
+        assert self._token is not None
+        body = await _read(connection.headers, receive, MAX_FORM)
+        if not isinstance(body, bytes):
+            return body or failure(400, "no_form", "the client has disconnected")
+        fields = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True)
+        offered, path = fields.get("token", [""])[0].strip(), fields.get("next", ["/"])[0]
+        path = urlsplit(path).path or "/"
+        if hmac.compare_digest(offered.encode("utf-8", "surrogateescape"), self._token):
+            return self._set_cookie(path, "")
+        wait = self._tries.take(_client(connection))
+        if wait:
+            said = f"Too many wrong tokens; try again in {math.ceil(wait)} seconds."
+            return form(path, said, status=429, headers=_retry(wait))
+        return form(path, "This is not the token.")
+
+    def _set_cookie(self, path: str, query: str) -> Response:
         """Keep the token in a cookie, and out of the address, which is shown, kept and sent on."""
         # A path that begins with two slashes would be the address of another host.
-        path = "/" + quote(connection.scope["path"].lstrip("/"))
-        query = urlencode([item for item in connection.query_params.multi_items() if item[0] != "token"])
+        path = "/" + quote(path.lstrip("/\\"))
         response = RedirectResponse(f"{path}?{query}" if query else path, status_code=303)
         response.set_cookie(self._cookie_name, self._cookie, httponly=True, samesite="strict", path="/")
         return response
@@ -173,8 +227,7 @@ def check_address(settings: Settings) -> None:
             f"--host {host} can be reached from other machines, and there is no --token: set one, for "
             "instance in the environment variable COUNTERPATH_TOKEN, or bind to 127.0.0.1"
         )
-    if settings.token is not None and not settings.token.strip():
-        raise InputError("the token is empty; expected one that is hard to guess, or none for this machine only")
+    check_token(settings.token)
 
 
 async def _read(headers: Headers, receive: Receive, most: int) -> bytes | Response | None:
@@ -213,6 +266,37 @@ async def _discard(headers: Headers, receive: Receive) -> None:
                 message = await receive()
                 more = message["type"] != "http.disconnect" and message.get("more_body", False)
                 left -= len(message.get("body", b""))
+
+
+def _secured(send: Send) -> Send:
+    """Responses with the headers that keep browsers from guessing."""
+
+    async def secured(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in _SECURITY_HEADERS.items():
+                headers.setdefault(name, value)
+        await send(message)
+
+    return secured
+
+
+def _client(connection: HTTPConnection) -> str:
+    """Who asks: by address, since headers such as X-Forwarded-For say whatever their sender likes."""
+    return connection.client.host if connection.client else ""
+
+
+def _retry(wait: float) -> dict[str, str]:
+    return {"Retry-After": str(math.ceil(wait))}
+
+
+def _is_login(scope: Scope) -> bool:
+    return bool(scope["type"] == "http" and scope["method"] == "POST" and scope["path"] == LOGIN)
+
+
+def _wants_page(connection: HTTPConnection) -> bool:
+    """Whether it is a browser that opens a page, and no program."""
+    return not connection.scope["path"].startswith(API) and "text/html" in connection.headers.get("accept", "")
 
 
 def _name_and_port(host: str) -> tuple[str, int | None]:

@@ -14,10 +14,11 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from counterpath.service.dispatcher import BusyError, TimedOutError
-from counterpath.service.schemas import ErrorResponse
-from counterpath.utils.errors import InputError, NotFittedError
+from counterpath.service.examples import EXAMPLES
+from counterpath.utils.errors import CounterpathError, InputError, NotFittedError
 
 BODY = "the body"
 _MAX_DIGITS = 320
@@ -34,6 +35,10 @@ class NotJsonError(InputError):
     def __init__(self, location: str, why: str) -> None:
         super().__init__(f"{location}: {why}")
         self.location, self.why = location, why
+
+
+class FullError(CounterpathError):
+    """There is no room for another job, or for more of one."""
 
 
 class TooManyRowsError(InputError):
@@ -134,23 +139,57 @@ MEANINGS: dict[int, str] = {
     415: "The body is not declared as application/json.",
     421: "The request is meant for another host, by its Host header.",
     422: "The body is not JSON, does not fit the description, or asks for what cannot be.",
+    429: "This client has sent too many requests, or too many wrong tokens; Retry-After says when to try again.",
+    431: "The headers are too large, or took too long.",
     500: "A fault of the service; it is logged under the id in the response.",
     503: "Too many requests are waiting, or the service is stopping; the header Retry-After says when to try again.",
     504: "The time for the request was up. It is no longer computed.",
+    507: "The folder of jobs is full.",
 }
 """What each status that is not a success means here."""
 
 
+RETRIED = (429, 503)
+"""The statuses whose responses say when to try again."""
+PROBLEM = "application/problem+json"
+_TYPE = "urn:counterpath:problem:"
+
+
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """What OpenAPI says about statuses: what they mean, and that the response is an `ErrorResponse`."""
+    """What OpenAPI says about statuses: what they mean, and that the response is a `Problem`."""
     retry = {"Retry-After": {"description": "In how many seconds to try again.", "schema": {"type": "integer"}}}
     return {
         status: {
             "description": MEANINGS[status],
-            "model": ErrorResponse,
-            **({"headers": retry} if status == 503 else {}),
+            "content": {PROBLEM: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+            **({"headers": retry} if status in RETRIED else {}),
         }
         for status in statuses
+    }
+
+
+def examples(status: int) -> dict[str, Any]:
+    """What the service has answered with a status, by the codes of the problems."""
+    return {code: {"value": value} for code, value in EXAMPLES.items() if value["status"] == status}
+
+
+def problem(
+    status: int,
+    code: str,
+    message: str,
+    *,
+    details: Sequence[Mapping[str, str]] = (),
+    id: str | None = None,  # noqa: A002
+) -> dict[str, Any]:
+    """The content of a response to a request that fails; see `schemas.Problem`."""
+    return {
+        "type": f"{_TYPE}{code}",
+        "title": MEANINGS.get(status, HTTPStatus(status).phrase).partition(";")[0].partition(":")[0].rstrip("."),
+        "status": status,
+        "detail": message,
+        "code": code,
+        "errors": list(details),
+        "id": id,
     }
 
 
@@ -164,9 +203,8 @@ def failure(
     id: str | None = None,  # noqa: A002  # its name in the response
 ) -> Response:
     """The response to a request that fails."""
-    error = {"code": code, "message": message, "details": list(details), "id": id}
-    content = json.dumps({"error": error}, ensure_ascii=True)
-    return Response(content, status, headers=dict(headers or {}), media_type="application/json")
+    content = json.dumps(problem(status, code, message, details=details, id=id), ensure_ascii=True)
+    return Response(content, status, headers=dict(headers or {}), media_type=PROBLEM)
 
 
 def unexpected(error: Exception) -> Response:
@@ -179,7 +217,6 @@ def unexpected(error: Exception) -> Response:
 def handle_failures(app: FastAPI) -> None:
     """Have every failure answered in the one way."""
     handlers: dict[type[Exception], Callable[[Any], Response]] = {
-        HTTPException: _http,
         RequestValidationError: _invalid,
         NotJsonError: lambda error: failure(
             422, "not_json", str(error), details=[{"location": error.location, "message": error.why}]
@@ -187,23 +224,37 @@ def handle_failures(app: FastAPI) -> None:
         TooManyRowsError: lambda error: failure(413, "too_many_rows", str(error)),
         InputError: lambda error: failure(422, "unusable", str(error)),
         NotFittedError: lambda error: failure(422, "unusable", str(error)),
+        FullError: lambda error: failure(507, "jobs_full", str(error)),
         BusyError: lambda error: failure(503, "busy", str(error), headers={"Retry-After": str(error.retry_after)}),
         TimedOutError: lambda error: failure(504, "out_of_time", str(error)),
     }
 
     for kind, respond in handlers.items():
         app.add_exception_handler(kind, partial(_handle, respond))
+    app.add_exception_handler(HTTPException, _handle_http)
 
 
 async def _handle(respond: Callable[[Any], Response], request: Request, error: Exception) -> Response:
     return respond(error)
 
 
-def _http(error: HTTPException) -> Response:
+async def _handle_http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    allowed = _allowed(request) if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED else ""
+    return _http(error, {"Allow": allowed} if allowed else error.headers)
+
+
+def _allowed(request: Request) -> str:
+    """The methods of an address, for which there may be a route each: Starlette names those of the first alone."""
+    routes = [each for each in request.app.routes if each.matches(request.scope)[0] is not Match.NONE]
+    return ", ".join(sorted({method for each in routes for method in getattr(each, "methods", None) or ()}))
+
+
+def _http(error: HTTPException, headers: Mapping[str, str] | None) -> Response:
     phrase = HTTPStatus(error.status_code).phrase
     said = str(error.detail)
     message = MEANINGS.get(error.status_code, phrase) if said == phrase else said
-    return failure(error.status_code, phrase.lower().replace(" ", "_"), message, headers=error.headers)
+    return failure(error.status_code, phrase.lower().replace(" ", "_"), message, headers=headers)
 
 
 def _invalid(error: RequestValidationError) -> Response:

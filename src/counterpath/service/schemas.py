@@ -9,7 +9,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import date, timedelta
 from functools import cached_property, reduce
 from operator import or_
@@ -40,6 +40,7 @@ from counterpath.explanation.tables import (
 )
 from counterpath.search.candidates import COSTS
 from counterpath.search.methods import method_names, resolve_method
+from counterpath.service.identity import Identity
 from counterpath.service.settings import Settings
 
 Value = str | bool | int | float | None
@@ -59,19 +60,16 @@ class ErrorDetail(Response):
     message: str = Field(description="What is wrong with it.", examples=["Input should be a valid number"])
 
 
-class Error(Response):
-    """What went wrong, and what to try."""
+class Problem(Response):
+    """What went wrong, and what to try, as RFC 9457 has it: the response to every request that fails."""
 
-    code: str = Field(description="For programs; it does not change.", examples=["invalid"])
-    message: str = Field(description="For people.", examples=["rows[0].age: Input should be a valid number"])
-    details: list[ErrorDetail] = Field(default=[], description="Everything that is wrong, if there may be several.")
+    type: str = Field(description="What kind of problem it is; it does not change.")
+    title: str = Field(description="The kind in words.")
+    status: int = Field(description="The HTTP status.")
+    detail: str = Field(description="For people: what is wrong with this request, and what to try.")
+    code: str = Field(description="For programs: the last part of the type.")
+    errors: list[ErrorDetail] = Field(default=[], description="Everything that is wrong, if there may be several.")
     id: str | None = Field(default=None, description="Under which the service has logged it, if it is its own fault.")
-
-
-class ErrorResponse(Response):
-    """The response to every request that fails."""
-
-    error: Error
 
 
 class Change(Response):
@@ -161,6 +159,7 @@ class RowPrediction(Response):
     probabilities: list[float] | None = Field(
         description="Of the classes, in the order of `classes`; null for a regressor, or a row that is not predicted."
     )
+    reason: str = Field(default="", description="Why a row is not predicted; empty if it is.")
 
 
 class PredictResponse(Response):
@@ -206,6 +205,9 @@ class ModelCard(Response):
     method: str = Field(description="The default method.")
     methods: list[str] = Field(description="All methods that can be asked for.")
     features: list[FeatureCard]
+    digest: str = Field(description="The SHA-256 that tells this model from every other one.")
+    data_digest: str = Field(description="That of the rows that it was fitted to.")
+    version: str = Field(description="The version of the service.")
     verdict: str = Field(description="Whether the models behind explanations are good, fair or bad.")
     diagnostics: str = Field(description="The same at length.")
 
@@ -224,10 +226,55 @@ class ModelList(Response):
     models: list[ModelSummary]
 
 
+class JobCard(Response):
+    """An explanation that is computed while nobody waits."""
+
+    id: str = Field(description="Whoever knows it may see the job, and cancel it; nobody can guess it.")
+    model: str
+    model_digest: str = Field(description="Of the model that answers.")
+    status: str = Field(description="waiting, running, done or failed.")
+    rows: int = Field(description="How many rows it has.")
+    done: int = Field(description="How many of them are explained: the first ones.")
+    created: str = Field(description="When it was sent.")
+    expires: str | None = Field(description="When it is forgotten; null until it has ended.")
+    problem: Problem | None = Field(default=None, description="Why it failed, if it did.")
+
+
+class JobRows(Response):
+    """What a job has found so far."""
+
+    job: JobCard
+    first: int = Field(description="Which row of the request is the first of these.")
+    rows: list[RowExplanation] = Field(description="Those of the rows asked for that are done.")
+
+
 class Health(Response):
     """Whether the service lives, or takes requests."""
 
     status: str = Field(examples=["ok"])
+
+
+def prediction(name: str, explainer: Explainer, probabilities: pd.DataFrame, reasons: Sequence[str]) -> dict[str, Any]:
+    """A `PredictResponse` as JSON has it, given what the model says, and why it says nothing of some rows."""
+    numbers = explainer.models_.explained.numbers
+    labels = [json_value(label) for label in explainer.decide(probabilities)]
+    each = zip(labels, probabilities.to_numpy().tolist(), reasons, strict=True)
+    rows = [
+        {
+            "class": label,
+            "probabilities": None if label is None or numbers else row,
+            "reason": why.removeprefix("(").removesuffix(")") if label is None else "",
+        }
+        for label, row, why in each
+    ]
+    return {"model": name, "classes": [json_value(label) for label in explainer.classes_], "rows": rows}
+
+
+def unknown_values(explainer: Explainer, rows: pd.DataFrame, probabilities: pd.DataFrame) -> list[str]:
+    """Why a model says nothing of some rows: which of their values it does not know; empty for all others."""
+    if not probabilities.isna().any(axis=None):
+        return [""] * len(rows)
+    return list(explainer.encoder_.unknown(explainer.prepare(rows)[0])[1])
 
 
 _MAX_EXACT_INTEGER = 2**53
@@ -346,21 +393,21 @@ _MAX_COST = 1000.0
 """How much harder or easier than usual a change may be: together a factor of a million, the digits of a float32."""
 _LONGEST_RULE, _MOST_RULES = 2000, 100
 """Characters of a rule, as its parser takes them, and rules of a request: more than anybody writes for one."""
-_STRICT = ConfigDict(extra="forbid", strict=True)
+STRICT = ConfigDict(extra="forbid", strict=True)
+"""Nothing is taken that is not described, and nothing for something else."""
 
 
 def read_request(body: Any) -> Request:
-    """What a request to explain asks for its rows."""
-    asked = {name: getattr(body, name) for name in type(body).model_fields if name != "rows"}
+    """What a request to explain, or an extension of one, asks for its rows."""
+    known = {field.name for field in fields(Request)}
+    asked = {name: getattr(body, name) for name in type(body).model_fields if name in known}
     own = [each or {} for each in asked.pop("row_constraints")]
     return Request(**asked, row_constraints=own if any(own) else ())
 
 
 def request_types(name: str, explainer: Explainer, settings: Settings) -> tuple[type[BaseModel], type[BaseModel]]:
     """The types of requests to explain and to predict by a model of this name."""
-    schema, title = explainer.schema_, "".join(part.capitalize() for part in re.split("[._-]", name))
-    ignored = dict.fromkeys(schema.ignored, NotRequired[Any])
-    row = _object(f"{title}Row", {each.name: _value(each, explainer) for each in schema} | ignored)
+    schema, title, row = explainer.schema_, _title(name), row_type(name, explainer)
     kept = "; ".join(f"{key}: {words}" for key, words in KEEPS.items())
     ordered = [each for each in schema if not KINDS[each.kind].one_hot]
     cost = Annotated[float, Field(ge=1 / _MAX_COST, le=_MAX_COST)]
@@ -433,8 +480,39 @@ def request_types(name: str, explainer: Explainer, settings: Settings) -> tuple[
         part: (kind, Field(default, description=words)) for part, (kind, default, words) in described.items()
     }
     return (
-        create_model(f"{title}ExplainRequest", __config__=_STRICT, **shared, **explain),
-        create_model(f"{title}PredictRequest", __config__=_STRICT, **shared),
+        create_model(f"{title}ExplainRequest", __config__=STRICT, **shared, **explain),
+        create_model(f"{title}PredictRequest", __config__=STRICT, **shared),
+    )
+
+
+def row_type(name: str, explainer: Explainer, *, total: bool = True) -> Any:
+    """The type of a row of a model of this name; or of some of its values."""
+    schema = explainer.schema_
+    ignored = dict.fromkeys(schema.ignored, NotRequired[Any]) if total else {}
+    values = {each.name: _value(each, explainer) for each in schema}
+    return _object(f"{_title(name)}{'Row' if total else 'Values'}", values | ignored, total=total)
+
+
+def _title(name: str) -> str:
+    return "".join(part.capitalize() for part in re.split("[._-]", name))
+
+
+def model_card(name: str, explainer: Explainer, identity: Identity) -> ModelCard:
+    """The description of a model of this name."""
+    diagnostics = explainer.diagnostics()
+    return ModelCard(
+        name=name,
+        target=explainer.target_,
+        classes=[json_value(label) for label in explainer.classes_],
+        method=resolve_method(explainer.method).name,
+        methods=methods(explainer),
+        class_labels=dict(explainer.schema_.class_labels),
+        features=[FeatureCard(**feature) for feature in explainer.schema_.to_json()["features"]],
+        digest=identity.model,
+        data_digest=identity.data,
+        version=identity.version,
+        verdict=diagnostics.verdict,
+        diagnostics=str(diagnostics),
     )
 
 
@@ -493,7 +571,7 @@ def _object(name: str, fields: dict[str, Any], *, total: bool = True) -> Any:
     """The type of an object with these fields and no others; names of features need not be names of Python."""
     make: Any = TypedDict  # mypy knows only those that are written down
     kind = make(name, fields, total=total)
-    kind.__pydantic_config__ = _STRICT
+    kind.__pydantic_config__ = STRICT
     return kind
 
 

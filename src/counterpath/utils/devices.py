@@ -70,9 +70,9 @@ def release_memory() -> None:
             trim(0)
 
 
-# By device. On a CPU 128 rows fill its vector units and still end soon for a single row; on a GPU fewer than 8,192 rows
-# take as long as 8,192, because launching the kernels then takes longer than running them.
-_BLOCK_ROWS = {"cpu": 128, "cuda": 8192}
+# By device. On a CPU 128 rows fill its vector units and still end soon for a single row; on a GPU fewer than 16,384
+# rows take nearly as long as 16,384, because launching the kernels then takes longer than running them.
+_BLOCK_ROWS = {"cpu": 128, "cuda": 16384}
 # For many rows: the sizes beyond which a row gets hardly cheaper (see docs/performance.md).
 _BULK_BLOCK_ROWS = {"cpu": 512, "cuda": 131072}
 

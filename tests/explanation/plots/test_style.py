@@ -4,7 +4,7 @@ import matplotlib as mpl
 import pytest
 
 from counterpath.explanation.plots.style import COLORS, PALETTE, figure
-from counterpath.search.methods import METHODS
+from counterpath.search.methods import LITERATURE, METHODS
 from tests.explanation.markup import svg
 
 
@@ -40,7 +40,8 @@ def test_text_in_a_drawing_is_text_that_can_be_searched() -> None:
 
 def test_every_colour_of_the_palette_is_there_once_and_agrees_with_the_methods() -> None:
     assert len(set(PALETTE)) == len(PALETTE)
-    beside = {COLORS[name] for name in ("nearest", "geodesic", "face")}  # the palette has too few colours for all
+    # the palette has too few colours for all
+    beside = {COLORS[name] for name in ("nearest", "geodesic", "face", *LITERATURE)}
     assert set(COLORS.values()) - beside <= set(PALETTE)
 
 

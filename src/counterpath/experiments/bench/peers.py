@@ -26,7 +26,8 @@ from jaxtyping import Bool, Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from counterpath.data.encoding import Encoder, on_grid
+from counterpath.data.axes import on_grid
+from counterpath.data.encoding import Encoder
 from counterpath.experiments.tables import STEPS, mean_or_none
 from counterpath.experiments.tabular import SETTINGS, Study, local_search, timed
 from counterpath.models.classifier import Classifier, probabilities

@@ -133,6 +133,47 @@ def _finish_changes(often: Axes, amount: Axes, names: list[str], rows: int, hidd
     fig.legend(*often.get_legend_handles_labels(), loc="outside upper center", ncols=3)
 
 
+def draw_importance(table: pd.DataFrame, people: int, schema: Schema, path: str | Path | None = None) -> Figure:
+    """Draw how often features change and how far they move then, with the intervals of both.
+
+    Args:
+        table: As of `Explanation.importance`.
+        people: How many people have an answer.
+        schema: What people call the features.
+        path: Where to save the figure, if anywhere.
+    """
+    moving = table[table["often"] > 0]
+    shown, held = moving.head(MOST_FEATURES), int(table["held"].sum())
+    with figure(path, 8.6, 1.3 + 0.3 * max(len(shown), 2)) as fig:
+        if not len(shown):
+            return _write_only(fig, "Nothing changes in any answer, so there is nothing to draw.")
+        axes = fig.subplots(1, 2, sharey=True)
+        titles = (
+            f"How often it changes ({wording.counted(people, 'person', 'people')})",
+            "How far it moves then, in percent of its range",
+        )
+        for panel, name, title, color in zip(axes, ("often", "far"), titles, (_UP, INK), strict=True):
+            for y, (_, row) in enumerate(shown.iterrows()):
+                panel.plot([row[f"{name}_low"], row[f"{name}_high"]], [y, y], color=color, lw=5, alpha=0.25)
+                panel.plot(row[name], y, "o", color=color, ms=5)
+            panel.set_title(title)
+            panel.set_xlim(left=-0.02)
+            panel.xaxis.set_major_locator(MaxNLocator(5))
+            panel.xaxis.set_major_formatter(PercentFormatter(1.0))
+            panel.grid(axis="y", color="#e9edf1", lw=0.8)
+            panel.tick_params(axis="y", length=0)
+        axes[0].set_yticks(range(len(shown)), [_cut(schema[str(name)].title) for name in shown.index])
+        axes[0].set_ylim(len(shown) - 0.5, -0.5)
+        never = len(table) - len(moving)
+        notes = [
+            "bars: 95 % intervals over people",
+            *([f"{len(moving) - len(shown)} more change less often"] if len(moving) > len(shown) else []),
+            *([f"{wording.counted(never, 'feature')} never changed, {held} held"] if never else []),
+        ]
+        fig.supxlabel(" · ".join(notes), fontsize=8, color=SOFT)
+    return fig
+
+
 def draw_path(
     steps: pd.DataFrame,
     features: pd.DataFrame,

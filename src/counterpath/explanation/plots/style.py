@@ -20,8 +20,17 @@ COLORS = {
     "geodesic": "#000000",
     "face": "#882255",
     "nearest": "#555555",
+    "revise": "#AA4499",
+    "cchvae": "#44AA99",
+    "clue": "#DDCC77",
+    "cruds": "#999933",
+    "growing-spheres": "#88CCEE",
+    "nice": "#117733",
+    "dice": "#CC6677",
+    "ppcef": "#332288",
+    "mcce": "#661100",
 }
-"""One colour a method, which colour-blind readers can tell apart: the palette of Okabe and Ito, and one of Tol's."""
+"""One colour a method, which colour-blind readers can tell apart: the palettes of Okabe and Ito, and of Tol."""
 
 CLASS_COLORS = ("#7a7a7a", "#E6C229")
 
@@ -56,10 +65,11 @@ def figure(path: str | Path | None, width: float, height: float) -> "Iterator[Fi
     Nothing is written if drawing fails. The figure is its own canvas: no window, no global state.
     """
     import matplotlib as mpl
-    from matplotlib.figure import Figure
+
+    from counterpath.explanation.plots.shown import ShownFigure
 
     with mpl.rc_context(_STYLE):
-        fig = Figure(figsize=(width, height), layout="constrained")
+        fig = ShownFigure(figsize=(width, height), layout="constrained")
         yield fig
         if path is None:
             return

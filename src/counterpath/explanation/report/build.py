@@ -99,7 +99,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    forms = (wording.rounded, wording.probability, wording.outcome, wording.which, charts.coordinate)
+    forms = (wording.rounded, wording.probability, wording.percent, wording.outcome, wording.which, charts.coordinate)
     made.filters |= {form.__name__: form for form in forms}
     return made
 
@@ -114,18 +114,6 @@ def _style() -> Markup:
 def render(template: str, **values: Any) -> str:
     """The HTML of a template that is filled in."""
     return _environment().get_template(template).render(style=_style(), **values)
-
-
-def render_notebook(headline: str, people: Sequence[Person], total: int) -> str:
-    """The HTML of a table of some of all people for a notebook, with a style of its own that touches nothing else."""
-    shown = []
-    for person in people:
-        rows = [(str(row.plan) if row.is_plan else "–", row) for row in person.shown]
-        if person.missing:  # in one row, which plans are missing
-            rows.append((wording.listed([str(row.plan) for row in person.missing]), person.missing[0]))
-        shown.append((person.first.label, rows if person.several else [("", person.first)]))
-    several, more = any(person.several for person in people), total - len(people)
-    return render("notebook.html.j2", headline=headline, people=shown, several=several, more=more)
 
 
 def write_report(

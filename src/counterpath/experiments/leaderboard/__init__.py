@@ -1,0 +1,1 @@
+"""Everybody's methods by everybody's measures under everybody's rules: what `counterpath leaderboard` compares."""

@@ -1,0 +1,56 @@
+"""Requests as one search: what rows may ask for by themselves, and what all rows of a search must have in common."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from counterpath.explainer.explainer import Explainer
+from counterpath.explainer.request import OTHER, Request
+from counterpath.search.methods import resolve_method
+
+Own = tuple[Mapping[str, Any], ...]
+"""What each row of a request asks for by itself, as `Request.row_constraints`."""
+_BY_NAMES, _BY_FEATURE = ("lock", "unlock"), ("directions", "ranges")
+
+
+def split(request: Request, explainer: Explainer, count: int) -> tuple[Request, Own | None]:
+    """What a request has in common with others, and what each of its rows asks for by itself.
+
+    Where the method searches row by row, rows bring their target, confidence and bounds along; all else that is asked
+    for, and with other methods all of it, must be the same for all rows of a search.
+
+    Args:
+        request: The request.
+        explainer: Whose model it is for.
+        count: How many rows it has.
+
+    Returns:
+        What all rows of a search must have in common; and what each row brings along, or None if that is nothing.
+    """
+    untimed = replace(request, time_limit=None)  # the deadlines of the jobs of a batch count instead
+    method = resolve_method(explainer.method if request.method is None else request.method)
+    if not method.row_by_row:
+        return untimed, None
+    rows = request.row_constraints or ({},) * count
+    emptied: dict[str, Any] = {"lock": (), "unlock": (), "directions": {}, "ranges": {}}
+    if explainer.models_.explained.numbers:  # of a regressor the numbers that are wanted are the same for all rows
+        return replace(untimed, row_constraints=(), **emptied), tuple(_own(request, row) for row in rows)
+    common = replace(untimed, row_constraints=(), target_class=OTHER, confidence=None, **emptied)
+    return common, tuple(_targets(request) | _own(request, row) for row in rows)
+
+
+def _targets(request: Request) -> dict[str, Any]:
+    found: dict[str, Any] = {} if request.target_class == OTHER else {"target_class": request.target_class}
+    return found if request.confidence is None else found | {"confidence": request.confidence}
+
+
+def _own(request: Request, row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row's own constraints with those of its request beside them: where both say something, the row's count."""
+    found = dict(row)
+    for name in _BY_NAMES:
+        if names := (*getattr(request, name), *row.get(name, ())):
+            found[name] = list(dict.fromkeys(names))
+    for name in _BY_FEATURE:
+        if values := {**getattr(request, name), **row.get(name, {})}:
+            found[name] = values
+    return found
