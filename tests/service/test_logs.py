@@ -2,6 +2,7 @@
 
 import json
 import logging
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,7 +29,11 @@ def address(explainer: cp.Explainer) -> Iterator[str]:
         yield found
 
 
-def _lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+def _lines(caplog: pytest.LogCaptureFixture, number: int) -> list[dict[str, Any]]:
+    """What was logged, once there are so many lines: a line is written after its answer was sent."""
+    end = time.monotonic() + 30
+    while sum(each.name == logs.ACCESS.name for each in caplog.records) < number and time.monotonic() < end:
+        time.sleep(0.01)
     return [json.loads(logs.JsonFormatter().format(each)) for each in caplog.records if each.name == logs.ACCESS.name]
 
 
@@ -38,7 +43,7 @@ def test_every_request_is_a_line_of_json_and_has_an_id(address: str, caplog: pyt
     other = httpx.get(f"{address}/v1/jobs/{'A' * 32}", headers={"X-Request-ID": "no good id!"})
     assert mine.headers["x-request-id"] == "mine-12345"
     assert len(other.headers["x-request-id"]) == 16
-    first, second = _lines(caplog)
+    first, second = _lines(caplog, 2)
     assert first["path"] == "/v1/models"
     assert (first["method"], first["status"], first["route"]) == ("GET", 200, "/v1/models")
     assert first["bytes"] == len(mine.content)

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias, TypeVar
 
 import pandas as pd
-from nicegui import background_tasks, ui
+from nicegui import background_tasks, events, ui
 from nicegui.elements.mixins.text_element import TextElement
 
 from counterpath.explanation import Explanation
@@ -45,6 +45,16 @@ def box(tag: str, classes: str = "", **props: Any) -> ui.element:
 def text(tag: str, content: str, classes: str = "", **props: Any) -> TextElement:
     """An element of any tag that shows a text, never as HTML."""
     return describe(TextElement(tag=tag, text=content).classes(classes), **props)
+
+
+def on_value(element: E, event: str, handler: Callable[[str], Any]) -> E:
+    """Call a handler with what a field of the browser holds when an event happens there, reported already or not."""
+
+    def handle(given: events.GenericEventArguments) -> None:
+        handler(str(given.args[0] if isinstance(given.args, list) else given.args))
+
+    element.on(event, handle, js_handler="(event) => emit(event.target.value)")
+    return element
 
 
 def set_class(element: ui.element, name: str, on: bool) -> None:

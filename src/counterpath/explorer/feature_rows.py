@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import pandas as pd
-from nicegui import events, ui
+from nicegui import ui
 
 from counterpath.data.axes import NumberAxis, value_axis
 from counterpath.data.constraints import DOWN, UP, is_interval
@@ -21,7 +21,6 @@ from counterpath.explorer.state import BOTH, FeatureConstraint, LoadedModel
 
 _DIRECTIONS = {BOTH: "up or down", UP: "only up", DOWN: "only down"}
 _ENDS = {"low": "Smallest", "high": "Largest"}
-_VALUE_OF_EVENT = "(event) => emit(event.target.value)"
 
 
 def as_integer(value: Any) -> Any:
@@ -79,13 +78,12 @@ class RangeStrip:
 
     def _slider(self, end: str, name: str) -> ui.element:
         slider = elements.box("input", f"cp-end cp-{end}", type="range", min=0, max=TICKS, step=1, aria_label=name)
-        return slider.on("change", partial(self._moved, end), js_handler=_VALUE_OF_EVENT)
+        return elements.on_value(slider, "change", partial(self._moved, end))
 
-    def _moved(self, end: str, event: events.GenericEventArguments) -> None:
+    def _moved(self, end: str, given: str) -> None:
         scale = self._distribution.scale
         assert scale is not None
         assert self._on_end is not None
-        given = event.args[0] if isinstance(event.args, list) else event.args
         tick = min(max(int(float(given)), 0), TICKS)
         at_end = tick == (0 if end == "low" else TICKS)
         self._on_end(end, None if at_end else as_integer(scale.number(tick / TICKS)))

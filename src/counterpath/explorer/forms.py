@@ -375,7 +375,7 @@ class RowForm:
     def _build_search(self) -> None:
         self._query = ui.input("Search people", on_change=self._search)
         self._query.props("dense outlined clearable debounce=150 hide-bottom-space")
-        self._query.on("keydown.enter", self._pick_first)
+        elements.on_value(self._query, "keydown.enter", self._pick_first)
         hint = "values, or name=value; several words narrow it down; Enter takes the first"
         elements.describe(self._query, hint=hint, aria_label="Search people by their values")
         self._found: list[int] = []
@@ -400,8 +400,8 @@ class RowForm:
         nobody = "Nobody has that; try fewer words, or age=40." if query else ""
         self._none.set_text(nobody if not self._found else more if len(self._found) == MOST_MATCHES else "")
 
-    def _pick_first(self) -> None:
-        self._search()  # the field waits a moment before it reports the last letter
+    def _pick_first(self, query: str) -> None:
+        self._query.set_value(query)  # the field waits a moment before it reports the last letter
         if self._found:
             self.pick(self._found[0])
             self._none.set_text("")

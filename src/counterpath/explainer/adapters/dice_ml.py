@@ -404,7 +404,7 @@ class Dice:
             found.summary_importance = dict(sorted(means.items(), key=lambda pair: -pair[1]))
         return found
 
-    def _asked(self, wanted: Any, limits: Sequence[float] | None, threshold: float) -> dict[str, Any]:
+    def _asked(self, wanted: Any, limits: Sequence[Number] | None, threshold: float) -> dict[str, Any]:
         """What is asked for, as arguments of `explain`."""
         if self.model.model_type == "regressor":
             if limits is None or len(limits) != 2 or limits[0] > limits[1]:
