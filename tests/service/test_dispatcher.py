@@ -206,18 +206,21 @@ DIFFERENT: list[dict[str, Any]] = [
     {"target_class": "low", "directions": {"debt": "down"}, "confidence": 0.6},
     {"target_class": "low", "ranges": {"children": (None, 3)}},
     {"target_class": "low", "confidence": (0.6, 0.9)},
+    {"target_class": "low", "plans": 3, "paths": "end"},
+    {"plans": 2, "paths": "all", "lock": ("score",)},
+    {"paths": "end", "confidence": 0.7},
     {"target_class": "mid", "lock": ("city",), "row_constraints": ({"lock": ["debt"], "confidence": 0.5},)},
 ]
 """Requests of people who each ask for something else."""
 
 
-@pytest.mark.parametrize("common", [{"paths": "milestones"}, {"paths": "end", "plans": 2}])
+@pytest.mark.parametrize("common", [{"paths": "milestones"}, {"paths": "end", "plans": 2}, {"closeness": "l2"}])
 def test_requests_that_ask_for_something_else_are_computed_together_and_as_if_alone(
     explainer: cp.Explainer, table: pd.DataFrame, common: dict[str, Any]
 ) -> None:
     where = [number for number, label in enumerate(explainer.predict(table.head(60))) if label == "high"]
     parts = [table.iloc[[row]] for row in where[: len(DIFFERENT)]]
-    requests = [Request(**common, **own) for own in DIFFERENT]
+    requests = [Request(**common | own) for own in DIFFERENT]
     alone = [explainer.solve(part, request) for part, request in zip(parts, requests, strict=True)]
     together = _together(explainer, list(zip(parts, requests, strict=True)))
     assert [_undated(result) for result in together] == [_undated(result) for result in alone]
@@ -228,7 +231,7 @@ def test_only_what_rows_cannot_bring_along_keeps_requests_apart(explainer: cp.Ex
         common, own = split(Request(**asked), explainer, 1)
         return common.key, own is None
 
-    apart = [{}, {"plans": 2}, {"paths": "end"}, {"max_changes": 2}, {"method": "nearest"}, {"rules": ("debt <= 3",)}]
+    apart: list[dict[str, Any]] = [{}, {"max_changes": 2}, {"method": "nearest"}, {"rules": ("debt <= 3",)}]
     assert len({key(**asked) for asked in apart}) == len(apart)
     assert {key(**{name: value for name, value in own.items() if name != "row_constraints"}) for own in DIFFERENT} == {
         key()

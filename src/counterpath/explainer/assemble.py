@@ -36,7 +36,7 @@ _PATHS_AT_ONCE = 4096
 
 
 def table_of(
-    models: FittedModels, group: Group, paths: Paths, factuals: pd.DataFrame, keep: str
+    models: FittedModels, group: Group, paths: Paths, factuals: pd.DataFrame, keep: str, some: Tensor | None = None
 ) -> pd.DataFrame | None:
     """As much of the paths of a group as is kept, in the columns of `Explanation.paths`; None if that is nothing.
 
@@ -46,10 +46,12 @@ def table_of(
         paths: Every point of them.
         factuals: All rows that were asked about.
         keep: A key of `KEEPS`.
+        some: Of which rows of the group; by default of all.
     """
     if keep == END:
         return None
-    schema, every = models.encoder.schema, torch.arange(len(group.steps), device=group.steps.device)
+    every = torch.arange(len(group.steps), device=group.steps.device) if some is None else some
+    schema = models.encoder.schema
     numbers, tables = numeric_features(schema, factuals), []
     for rows in every.split(_PATHS_AT_ONCE):
         table = _points(models, paths.select(rows), group.index[rows], group.factual[rows], factuals)
@@ -182,7 +184,7 @@ def assemble(
     factuals = factuals.iloc[np.repeat(np.arange(len(factuals)), plans)].set_axis(index)
     count = len(factuals)
     # The variable of a loop would hold the paths of one group while the next one is searched for.
-    kept = list(starmap(partial(_kept, models, factuals, request.paths), found))
+    kept = list(starmap(partial(_kept, models, factuals, request), found))
     status = [
         Status(StatusCode.UNKNOWN_CATEGORY if plan == 0 else StatusCode.NO_OTHER_PLAN, detail=why if plan == 0 else "")
         for why in unknown
@@ -220,7 +222,12 @@ def assemble(
         status=told,
         outcome=pd.DataFrame({name: pd.Series(given, index, given.dtype) for name, given in outcome.items()}),
         changed=pd.DataFrame(changed, index=index, columns=list(models.encoder.schema.names)),
-        paths=join_tables([table for _, table in kept], models.encoder.schema, factuals, outcome["probability_after"]),
+        paths=join_tables(
+            [table for _, tables in kept for table in tables],
+            models.encoder.schema,
+            factuals,
+            outcome["probability_after"],
+        ),
         schema=models.encoder.schema,
         request=described,
         landscape=models.landscape(_LANDSCAPE, thresholds),
@@ -233,10 +240,17 @@ def assemble(
 
 
 def _kept(
-    models: FittedModels, factuals: pd.DataFrame, keep: str, group: Group, paths: Paths
-) -> tuple[Group, pd.DataFrame | None]:
-    """A group, and as much of its paths as is kept."""
-    return group, table_of(models, group, paths, factuals, keep)
+    models: FittedModels, factuals: pd.DataFrame, request: Request, group: Group, paths: Paths
+) -> tuple[Group, list[pd.DataFrame | None]]:
+    """A group, and as much of its paths as is asked for."""
+    if not request.row_constraints:
+        return group, [table_of(models, group, paths, factuals, request.paths)]
+    rows: dict[str, list[int]] = {}
+    for position, row in enumerate(group.index.tolist()):
+        rows.setdefault(request.of_row("paths", row // request.plans), []).append(position)
+    device = group.index.device
+    each = ((keep, torch.tensor(some, device=device)) for keep, some in rows.items())
+    return group, [table_of(models, group, paths, factuals, keep, some) for keep, some in each]
 
 
 def _status_table(
@@ -332,6 +346,6 @@ def _measures(models: FittedModels, groups: Sequence[Group], index: pd.Index) ->
         )
         for name, measure in MEASURES.items():
             values[name][where] = measure(case).double().cpu().numpy()
-        if group.steps_known:
-            values["steps"][where] = group.steps.double().cpu().numpy()
+        known = group.steps_known.cpu().numpy()
+        values["steps"][where[known]] = group.steps.double().cpu().numpy()[known]
     return pd.DataFrame(values, index=index)

@@ -45,7 +45,8 @@ _SETTINGS = (*SEARCH_SETTINGS, "seed", "model", "threshold", *_METHOD_SETTINGS)
 class Request:
     """What is asked about some rows: the arguments of `Explainer.explain`, which says what each of them means.
 
-    Its table of constraints is here as `row_constraints`: one mapping a row, as `data.row_constraints` parses them.
+    Its table of constraints is here as `row_constraints`: one mapping a row, as `data.row_constraints` parses them. A
+    row may ask for fewer `plans` than all of them there, and for less of its `paths`.
 
     Example:
         >>> Request(target_class=">50K", confidence=0.7, lock=("age",)).to_json()["lock"]
@@ -103,6 +104,11 @@ class Request:
         _check_share("noise", self.noise, "deviations", below_one=False)
         if self.time_limit is not None and not self.time_limit > 0:
             raise InputError(f"the time limit must be a positive number of seconds; given {self.time_limit!r}")
+
+    def of_row(self, name: str, row: int) -> Any:
+        """What is asked for about one of the rows: what is asked for it alone, or else about all of them."""
+        together = getattr(self, name)
+        return self.row_constraints[row].get(name, together) if self.row_constraints else together
 
     def constraints(self, schema: Schema) -> Constraints:
         """What may change, checked against what the features are.

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from counterpath.data.axes import NumberAxis, spacing, value_axis
 from counterpath.data.constraints import Bounds, Constraints
-from counterpath.data.row_constraints import OWN_TARGETS, merged
+from counterpath.data.row_constraints import OWN_CONSTRAINTS, OWN_TARGETS, merged
 from counterpath.data.rules.ruleset import RuleSet
 from counterpath.data.status import BindingConstraint, Cause, Status, StatusCode
 from counterpath.data.tables import to_numbers
@@ -27,12 +27,12 @@ from counterpath.search.feasible import FeasibleSet, asked_columns
 from counterpath.search.method import Method, Problem, SearchOptions
 from counterpath.search.methods import rows_at_once, search
 from counterpath.search.objective import NumberTarget, Target, by_confidence, by_row
-from counterpath.search.paths import Paths
+from counterpath.search.paths import Paths, merge
 from counterpath.search.plans import Plans, one_plan, several_plans
 from counterpath.search.stability import Stability, share_of
 from counterpath.search.staging import stage
 from counterpath.search.traverse import StopReason
-from counterpath.search.validity import without_broken
+from counterpath.search.validity import Validator, without_broken
 from counterpath.utils.devices import map_blocks
 from counterpath.utils.errors import InputError
 
@@ -64,7 +64,7 @@ class Group:
         counterfactual: The rows to return, encoded: where their paths end.
         steps: How many steps each path has.
         status: What became of each.
-        steps_known: Whether the way was looked for: not by a method that finds the end first, if only that is asked.
+        steps_known: For which the way was looked for: not by a method that finds the end first, if only that is asked.
     """
 
     target: Target
@@ -74,7 +74,7 @@ class Group:
     counterfactual: Tensor
     steps: Tensor
     status: tuple[Status, ...]
-    steps_known: bool = True
+    steps_known: Tensor
 
     @property
     def moved(self) -> Tensor:
@@ -201,10 +201,21 @@ class Solver:
         known: dict[str, Constraints] = {}
         found = []
         for row in index.tolist():
-            key = repr(sorted(rows[row].items(), key=str))
+            key = repr([(name, rows[row][name]) for name in OWN_CONSTRAINTS if name in rows[row]])
             if key not in known:
                 known[key] = merged(self.constraints, rows[row], schema)
             found.append(known[key])
+        return found
+
+    def _own_answers(self, index: Tensor) -> dict[str, Tensor]:
+        """How many plans rows ask for, and which of them ask for the way, where they differ; as of `FeasibleSet`."""
+        request, rows, found = self.request, index.tolist() if self.request.row_constraints else [], {}
+        plans = [request.of_row("plans", row) for row in rows]
+        ways = [request.of_row("paths", row) != END for row in rows]
+        if any(count != request.plans for count in plans):
+            found["plan_counts"] = torch.tensor(plans, device=index.device)
+        if any(asked != (request.paths != END) for asked in ways):
+            found["ways"] = torch.tensor(ways, device=index.device)
         return found
 
     def _bounds(self, frame: pd.DataFrame, x: Tensor, each: Sequence[Constraints]) -> Bounds:
@@ -255,7 +266,7 @@ class Solver:
     def _parts(self, frame: pd.DataFrame, index: Tensor, confidences: Tensor | None) -> Iterator["_Part"]:
         """The rows in groups that are not too large, with what each row may become."""
         models, constraints, target_index = self.models, self.constraints, self.target_index
-        each = self._own_constraints(index)
+        each, asked = self._own_constraints(index), self._own_answers(index)
         x = models.encoder.encode(frame).to(models.rows.device)
         probabilities = models.explained.predict_proba_table(frame, x)
         x = self._on_their_side(frame, x, probabilities)
@@ -291,6 +302,8 @@ class Solver:
                         feasible = FeasibleSet.of(models.encoder, x[some], box, costs, like=like[some], **laws)
                         if different and box is not None:
                             feasible = replace(feasible, own_bounded=asked_columns(box))
+                        own_answers: dict[str, Any] = {name: every[some] for name, every in asked.items()}
+                        feasible = replace(feasible, **own_answers)
                         if confidences is not None:
                             feasible = replace(feasible, confidences=confidences[some])
                         own = [each[row] for row in some.tolist()]
@@ -533,7 +546,7 @@ class Solver:
                 target=one,
                 **{
                     name: getattr(whole, name)[rows]
-                    for name in ("index", "factual", "before", "counterfactual", "steps")
+                    for name in ("index", "factual", "before", "counterfactual", "steps", "steps_known")
                 },
                 status=tuple(whole.status[row] for row in rows.tolist()),
             )
@@ -557,14 +570,11 @@ class Solver:
         if feasible.ruled:
             paths = without_broken(validator, feasible.repeat(count), paths)
         steps = torch.bincount(paths.row, minlength=len(status)) - 1
-        if (
-            self.options.staged
-            and self.request.paths != END
-            and not (self.method.returns_training_rows and not self.options.refine)
-        ):
-            paths = stage(validator, feasible.repeat(count), paths)
-            if feasible.ruled:
-                paths = without_broken(validator, feasible.repeat(count), paths)
+        walked = torch.full_like(steps, self.request.paths != END, dtype=torch.bool)
+        if feasible.ways is not None:
+            walked &= feasible.ways.repeat_interleave(count)
+        if self.options.staged and not (self.method.returns_training_rows and not self.options.refine):
+            paths = _staged(validator, feasible.repeat(count), paths, walked)
         each = zip(status, plans.exists.tolist(), plans.timed_out.tolist(), strict=True)
         whole = tuple(one if exists else _NO_PLAN[timed_out] for one, exists, timed_out in each)
         group = Group(
@@ -575,6 +585,18 @@ class Solver:
             paths.x[paths.last],
             steps,
             whole,
-            steps_known=not (self.options.ends_only and self.method.ends_first),
+            steps_known=walked | torch.full_like(walked, not self.method.ends_first),
         )
         return group, paths
+
+
+def _staged(validator: Validator, feasible: FeasibleSet, paths: Paths, walked: Tensor) -> Paths:
+    """The paths, in steps that people can take where the way is asked for."""
+    some = walked.nonzero()[:, 0]
+    if len(some) == 0:
+        return paths
+    within, rest = feasible.at(some), (~walked).nonzero()[:, 0]
+    staged = stage(validator, within, paths.select(some) if len(rest) else paths)
+    if feasible.ruled:
+        staged = without_broken(validator, within, staged)
+    return merge([(some, staged), (rest, paths.select(rest))]) if len(rest) else staged

@@ -253,6 +253,8 @@ class FeasibleSet:
         confidences: What the probability of the target must reach for each row, where rows ask for their own; NaN for
             the model's own decision.
         own_bounded: Columns of each row with a bound that was asked for, where rows differ in them.
+        plan_counts: How many plans each row asks for, where rows differ in that.
+        ways: Which rows ask for the way to their end, where rows differ in that.
     """
 
     encoder: Encoder
@@ -267,6 +269,8 @@ class FeasibleSet:
     effects: Effects | None = None
     confidences: Float[Tensor, "n"] | None = None
     own_bounded: Bool[Tensor, "n D"] | None = None
+    plan_counts: Int[Tensor, "n"] | None = None
+    ways: Bool[Tensor, "n"] | None = None
 
     @classmethod
     def of(
@@ -328,7 +332,8 @@ class FeasibleSet:
 
     def at(self, rows: Tensor) -> "FeasibleSet":
         """The feasible set of some rows, by indices or a mask."""
-        names = ("factual", "lower", "upper", "fixed", "origin", "confidences", "own_bounded")
+        by_row = ("factual", "lower", "upper", "fixed", "origin")
+        names = (*by_row, "confidences", "own_bounded", "plan_counts", "ways")
         there: dict[str, Any] = {name: getattr(self, name) for name in names}
         some: dict[str, Any] = {name: None if each is None else each[rows] for name, each in there.items()}
         return replace(self, **some)
@@ -354,7 +359,7 @@ class FeasibleSet:
         """The feasible set of rows that are `alike`, as if there were no others."""
         some = self.at(rows)
         bounded = self.bounded if some.own_bounded is None else some.own_bounded.any(0)
-        return replace(some, bounded=bounded, own_bounded=None, confidences=None)
+        return replace(some, bounded=bounded, own_bounded=None, confidences=None, plan_counts=None, ways=None)
 
     def repeat(self, count: int) -> "FeasibleSet":
         """Every row `count` times, one after another."""

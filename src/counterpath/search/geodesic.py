@@ -142,8 +142,11 @@ def ways(problem: Problem, roadmap: Roadmap | None, ends: Ends) -> Paths:
         gap[found[off_data]] = roadmap.crosses_gap(decoder.start[off_data], last[off_data])
     every = torch.arange(len(feasible), device=found.device)
     row, x, z = found[:0], end[:0], last[:0]
-    if len(found) and not problem.options.ends_only:
-        row, x, z = _points(problem, roadmap, decoder, end, last, off_data)
+    walk = torch.full_like(off_data, not problem.options.ends_only)
+    some = (walk if within.ways is None else walk & within.ways).nonzero()[:, 0]
+    if len(some):
+        of, x, z = _points(problem, roadmap, decoder.at(some), end[some], last[some], off_data[some])
+        row = some[of]
     row, x = torch.cat([every, found[row], found]), torch.cat([feasible.factual, x, end])
     start = problem.validator.encode(feasible.factual)
     z = torch.cat([start, z, last])

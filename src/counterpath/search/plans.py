@@ -190,7 +190,7 @@ def several_plans(
         search: Looks for one counterfactual a row.
         feasible: What each row may become.
         probability: Of the target.
-        count: How many plans are looked for.
+        count: How many plans are looked for, where a row does not ask for fewer.
         max_changes: How many features may change.
         respects_limits: Whether the search respects that itself.
     """
@@ -198,14 +198,14 @@ def several_plans(
     def one(within: FeasibleSet) -> Paths:
         return search(within) if respects_limits else one_plan(search, within, probability, max_changes)
 
-    found = _PlanSearch(feasible, one(feasible))
-    for _ in range(count):
-        rows, fixed = found.branches(count)
+    found = _PlanSearch(feasible, one(feasible), count)
+    for turn in range(count):
+        rows, fixed = found.branches(turn)
         if len(rows) == 0:
             break
         narrower = feasible.at(rows).fix(feasible.columns(fixed))
         found.add(rows, fixed, one(narrower))
-    return found.chosen(count)
+    return found.chosen()
 
 
 def changed_most(feasible: FeasibleSet, paths: Paths) -> Int[Tensor, "n"]:
@@ -291,8 +291,10 @@ def _sets(features: int, size: int) -> Iterator[tuple[int, ...]]:
 class _PlanSearch:
     """The plans of every row, as they are found."""
 
-    def __init__(self, feasible: FeasibleSet, first: Paths) -> None:
-        self.feasible = feasible
+    def __init__(self, feasible: FeasibleSet, first: Paths, count: int) -> None:
+        self.feasible, self.count = feasible, count
+        own = feasible.plan_counts
+        self.counts = [count] * len(feasible) if own is None else own.clamp(max=count).tolist()
         self.pieces: list[Paths] = []
         self.plans: list[list[_Plan]] = [[] for _ in range(len(feasible))]
         self.tried: list[set[frozenset[int]]] = [{frozenset()} for _ in range(len(feasible))]
@@ -317,11 +319,14 @@ class _PlanSearch:
                 self.plans[row].append(_Plan(costs[index], len(self.pieces), index, features, before))
         self.pieces.append(paths)
 
-    def branches(self, count: int) -> tuple[Int[Tensor, "m"], Bool[Tensor, "m f"]]:
-        """Which rows to search for next, and with which features fixed: those that have too few plans."""
+    def branches(self, turn: int) -> tuple[Int[Tensor, "m"], Bool[Tensor, "m f"]]:
+        """Which rows to search for next, and with which features fixed: those that have too few plans.
+
+        Whoever asks for so many plans has as many turns, whatever others ask for.
+        """
         rows, fixed = [], []
-        for row, plans in enumerate(self.plans):
-            if not plans or len(_different(plans)) >= count:
+        for row, (plans, count) in enumerate(zip(self.plans, self.counts, strict=True)):
+            if turn >= count or not plans or len(_different(plans)) >= count:
                 continue
             for plan in sorted(plans):
                 ahead = [plan.fixed | {feature} for feature in sorted(plan.features)]
@@ -337,14 +342,15 @@ class _PlanSearch:
         device = self.feasible.factual.device
         return torch.tensor(rows, dtype=torch.long, device=device), wide.to(device)
 
-    def chosen(self, count: int) -> Plans:
+    def chosen(self) -> Plans:
         """The cheapest plans of every row that differ."""
+        count = self.count
         nothing = self.pieces[0].points(is_first(self.pieces[0].row))
         pieces = [*self.pieces, nothing]
         starts = list(itertools.accumulate((len(piece.reason) for piece in pieces), initial=0))
         chosen, exists = [], []
         for row, plans in enumerate(self.plans):
-            best = [starts[plan.piece] + plan.index for plan in _different(plans)[:count]] or [row]
+            best = [starts[plan.piece] + plan.index for plan in _different(plans)[: self.counts[row]]] or [row]
             chosen += best + [starts[-2] + row] * (count - len(best))
             exists += [number < len(best) for number in range(count)]
         device = self.feasible.factual.device

@@ -27,11 +27,11 @@ from counterpath.data.schema import Number
 from counterpath.data.tables import cast_if_lossless, restore, to_pandas
 from counterpath.explainer.explainer import Explainer
 from counterpath.explainer.request import Request
-from counterpath.explanation import Explanation, plan_index
-from counterpath.explanation.tables import PATH_BACK, PATH_FRONT, ROW_CONSTRAINTS, feature_columns
+from counterpath.explanation import Explanation
+from counterpath.explanation.tables import PATH_BACK, PATH_FRONT, feature_columns
 from counterpath.service.identity import Identity
-from counterpath.service.merging import Own, split
-from counterpath.service.schemas import BatchResult
+from counterpath.service.merging import Own, joined, split
+from counterpath.service.schemas import BatchResult, rows_as_asked
 from counterpath.service.settings import Settings
 from counterpath.utils.errors import CounterpathError, choose
 from counterpath.utils.progress import ShouldStop
@@ -399,14 +399,15 @@ class Dispatcher:
         def compute(table: pd.DataFrame, should_stop: ShouldStop, each: Own = ()) -> BatchResult:
             # With its measures: they need the models, and so the thread that may use them.
             started = time.monotonic()
-            asked = replace(common, row_constraints=each) if any(each) else common
+            asked = joined(common, each)
             result = explainer.solve(table, asked, should_stop=should_stop)
             result = replace(result, compute_measures=result.measures())
             if kind is not None:
                 seconds = (time.monotonic() - started) / max(len(table), 1)
                 known = self._row_seconds.get(kind, seconds)
                 self._row_seconds[kind] = known + _SMOOTHING * (seconds - known)
-            return BatchResult(result)
+            answers = [(asked.of_row("plans", row), asked.of_row("paths", row)) for row in range(len(table))]
+            return BatchResult(result, answers)
 
         alone = object() if common.row_constraints else None  # which count rows from the first of the request
         key = (EXPLAIN, model, id(explainer), common.key, alone, tuple(frame.dtypes))
@@ -539,9 +540,7 @@ def select_rows(
         explainer: That made the explanation.
         request: What was asked about these rows, as it is recorded.
     """
-    positions = list(range(first * batch.plans, last * batch.plans))
-    common = {name: value for name, value in batch.request.items() if name != ROW_CONSTRAINTS}
-    part = batch._take(positions, plan_index(index, batch.plans), common)
+    part = rows_as_asked(batch, range(first, last), request["plans"], request["paths"], index)
     dtypes = {name: restore(kind) for name, kind in explainer.encoder_.dtypes.items()}
     in_paths = feature_columns(batch.schema.names, PATH_FRONT + PATH_BACK)
     return replace(
@@ -549,7 +548,6 @@ def select_rows(
         request=dict(request),
         counterfactuals=_narrow(part.counterfactuals, dtypes),
         paths=_narrow(part.paths, {in_paths[name]: dtype for name, dtype in dtypes.items()}),
-        compute_measures=batch.measures().iloc[positions],
     )
 
 

@@ -9,7 +9,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import date, timedelta
 from functools import cached_property, reduce
 from operator import or_
@@ -25,7 +25,7 @@ from counterpath.data.row_constraints import OWN_CONSTRAINTS
 from counterpath.data.schema import KINDS, TRANSFORMS, Feature, Schema
 from counterpath.explainer.explainer import Explainer
 from counterpath.explainer.request import OTHER, Request
-from counterpath.explanation import Explanation, StatusCode, wording
+from counterpath.explanation import Explanation, StatusCode, plan_index, wording
 from counterpath.explanation.milestones import list_milestones
 from counterpath.explanation.tables import (
     ALL,
@@ -35,6 +35,7 @@ from counterpath.explanation.tables import (
     MILESTONES,
     PATH_BACK,
     PATH_FRONT,
+    ROW_CONSTRAINTS,
     changed_cells,
     feature_columns,
 )
@@ -283,20 +284,57 @@ _MAX_EXACT_INTEGER = 2**53
 
 @dataclass(frozen=True)
 class BatchResult:
-    """The explanation of the rows of one or more requests."""
+    """The explanation of the rows of one or more requests.
+
+    Attributes:
+        explanation: Of all rows.
+        answers: How many plans each row asks for, and how much of the paths; None where all of them ask for the same.
+    """
 
     explanation: Explanation
+    answers: Sequence[tuple[int, str]] | None = None
 
     @cached_property
     def row_texts(self) -> list[str]:
         """For each row its `RowExplanation` as JSON text, made once for all requests."""
-        result, plans, each = self.explanation, _plans(self.explanation), self.explanation.plans
-        before, imputed = json_records(result.outcome[["class_before", "probability_before"]]), result.status["imputed"]
-        rows = (
-            {**before[first], "imputed": imputed.iloc[first], "plans": plans[first : first + each]}
-            for first in range(0, len(plans), each)
-        )
-        return [json.dumps(row, allow_nan=False, ensure_ascii=False) for row in rows]
+        kinds: dict[tuple[int, str], list[int]] = {}
+        for row, answer in enumerate(self.answers or ()):
+            kinds.setdefault(answer, []).append(row)
+        if len(kinds) < 2:
+            return _row_texts(self.explanation)
+        texts: dict[int, str] = {}
+        for (plans, paths), rows in kinds.items():
+            texts |= zip(rows, _row_texts(rows_as_asked(self.explanation, rows, plans, paths)), strict=True)
+        return [texts[row] for row in range(len(texts))]
+
+
+def rows_as_asked(
+    batch: Explanation, rows: Sequence[int], plans: int, paths: str, index: pd.Index | None = None
+) -> Explanation:
+    """The explanation of some rows of a batch, with as many plans and as much of the paths as they ask for.
+
+    Args:
+        batch: The explanation of more rows, numbered from 0, with at least as many plans.
+        rows: Which rows.
+        plans: How many plans each of them asks for.
+        paths: How much of the paths.
+        index: The labels of the rows; by default they are numbered.
+    """
+    positions = [row * batch.plans + plan for row in rows for plan in range(plans)]
+    labels = plan_index(pd.RangeIndex(len(rows)) if index is None else index, plans)
+    common = {name: value for name, value in batch.request.items() if name != ROW_CONSTRAINTS}
+    part = batch._take(positions, labels, common | {"plans": plans, "paths": paths})
+    return replace(part, compute_measures=batch.measures().iloc[positions])
+
+
+def _row_texts(result: Explanation) -> list[str]:
+    plans, each = _plans(result), result.plans
+    before, imputed = json_records(result.outcome[["class_before", "probability_before"]]), result.status["imputed"]
+    rows = (
+        {**before[first], "imputed": imputed.iloc[first], "plans": plans[first : first + each]}
+        for first in range(0, len(plans), each)
+    )
+    return [json.dumps(row, allow_nan=False, ensure_ascii=False) for row in rows]
 
 
 def _plans(explanation: Explanation) -> list[dict[str, Any]]:
