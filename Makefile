@@ -60,7 +60,7 @@ dist: $(VENV)/.dev
 
 # What is delivered with it, and under which licences: out/release.
 sbom: $(VENV)/.dev
-	$(BIN)/python tools/sbom.py --extras app,flow,ray
+	$(BIN)/python tools/sbom.py --extras app,flow,mcp,mlflow,otel,ray
 
 # A part of the tests with the oldest versions that pyproject.toml allows.
 LOWER := tests/data/test_schema.py tests/data/test_infer.py tests/data/test_encoding_mixed.py tests/geometry/test_metric.py \

@@ -84,12 +84,37 @@ def test_without_the_extra_bench_a_comparison_names_it(monkeypatch: pytest.Monke
         prepare_dice(None, next(iter(DICE_METHODS)))  # type: ignore[arg-type]  # it does not come to that
 
 
+def test_without_the_extra_mcp_its_command_names_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    assert main(["mcp", "nowhere"]) == 2
+    assert "needs the library 'mcp': install it with pip install 'counterpath[mcp]'" in capsys.readouterr().err
+
+
+def test_without_the_extra_mlflow_loading_from_it_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    from counterpath.explainer.tracking import load_explainer
+
+    monkeypatch.setitem(sys.modules, "mlflow.artifacts", None)
+    with pytest.raises(MissingExtraError, match=r"counterpath\[mlflow\]"):
+        load_explainer("runs:/none/explainer")
+
+
+def test_without_the_extra_otel_tracing_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    from counterpath.service import tracing
+
+    monkeypatch.setitem(sys.modules, "opentelemetry.trace", None)
+    with pytest.raises(MissingExtraError, match=r"tracing needs the library.*counterpath\[otel\]"):
+        tracing.configure()
+
+
 def test_the_doctor_looks_for_what_the_extras_bring() -> None:
     for name, extra in EXTRAS.items():
         brought = {Requirement(text).name for text in PROJECT["optional-dependencies"][name]}
         needed = {module.split(".")[0] for module in extra.modules}
         modules = {canonicalize_name(each).replace("mlflow-skinny", "mlflow").replace("-", "_") for each in brought}
-        assert needed == modules, name
+        modules = {"opentelemetry" if each.startswith("opentelemetry") else each for each in modules}
+        assert needed == modules - {"counterpath"}, name
 
 
 def test_what_is_pinned_lies_within_what_is_asked_for() -> None:
@@ -230,6 +255,7 @@ def test_the_packages_have_what_they_need_and_nothing_of_this_machine(packages: 
     with tarfile.open(packages[".gz"]) as archive:
         source = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
     assert {"Makefile", "mkdocs.yml", "constraints.txt", "tests/conftest.py", "docs/index.md"} <= source
+    assert {".ci/run", ".github/workflows/tests.yml", "CODE_OF_CONDUCT.md"} <= source
     assert not any(name.startswith((".venv", "out/")) for name in source)
 
 

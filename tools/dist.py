@@ -4,18 +4,21 @@
 
 Both builds are of copies of the tracked files in folders of different names, with SOURCE_DATE_EPOCH as it is set, or
 the time of the last commit. `--smoke` makes a clean environment for every Python from 3.11 to 3.13 that is here,
-installs the wheel with constraints.txt, and runs `counterpath doctor` far from the repository. `--extras` resolves
-every extra alone.
+installs the wheel with its extra `app` and constraints.txt, and runs `counterpath doctor` far from the repository; with
+the first of them, the demo is run, and its model is served and shown. `--extras` resolves every extra alone.
 """
 
 import argparse
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import tomllib
+import urllib.request
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -69,18 +72,54 @@ def build_twice(out: Path) -> list[Path]:
 
 def smoke(wheel: Path) -> list[str]:
     """Try the wheel in a clean environment of every Python that is here; which these were."""
-    tried = []
-    for python in filter(shutil.which, PYTHONS):
+    tried: list[str] = []
+    for python in filter(_runs, PYTHONS):
         with tempfile.TemporaryDirectory() as folder:
             here = Path(folder)
-            run = lambda *words: subprocess.run([*map(str, words)], cwd=here, check=True, env=_clean())  # noqa: B023, E731
-            run(python, "-m", "venv", here / "venv")
-            pip = (here / "venv/bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-            run(*pip, "--constraint", ROOT / "constraints.txt", wheel)
-            run(here / "venv/bin/counterpath", "doctor")
-            run(here / "venv/bin/counterpath", "datasets")
+            environment = _clean() | {"XDG_CACHE_HOME": str(here / "cache")}
+            run = partial(subprocess.run, cwd=here, check=True, env=environment)
+            run([python, "-m", "venv", "venv"])
+            pip = [here / "venv/bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+            run([*pip, "--constraint", ROOT / "constraints.txt", f"counterpath[app] @ {wheel.as_uri()}"])
+            command = here / "venv/bin/counterpath"
+            run([command, "doctor"])
+            run([command, "datasets"])
+            if not tried:
+                run([command, "demo", "--rows", "3"])
+                (model,) = (here / "cache/counterpath/models").glob("adult-demo-*")
+                serve, app = [command, "serve", model, "--port", "0"], [command, "app", "--no-open", "--port", "0"]
+                _answers(serve, here, environment, "/v1/models", '"adult-demo-')
+                _answers(app, here, environment, "/", "Counterpath")
         tried.append(python)
     return tried
+
+
+def _runs(python: str) -> bool:
+    """Whether a Python is here and starts: one that is only a name of a version manager does not."""
+    return bool(shutil.which(python)) and not subprocess.run([python, "-c", ""], capture_output=True).returncode
+
+
+def _answers(command: list[object], folder: Path, environment: dict[str, str], path: str, expected: str) -> None:
+    """Start a server, and fetch a page in which something is expected.
+
+    Raises:
+        SystemExit: It does not start, or answers something else.
+    """
+    words = [str(word) for word in command]
+    with subprocess.Popen(words, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stderr is not None
+            said = []
+            for line in server.stderr:
+                said.append(line)
+                if address := re.search(r"http://127\.0\.0\.1:\d+", line):
+                    with urllib.request.urlopen(f"{address[0]}{path}", timeout=60) as answer:
+                        if expected not in answer.read().decode():
+                            sys.exit(f"{' '.join(words)} answers {path} without {expected}")
+                    return
+            sys.exit(f"{' '.join(words)} did not start: {''.join(said)}")
+        finally:
+            server.terminate()
 
 
 def extras(wheel: Path) -> list[str]:

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ def test_it_says_what_is_there_and_tries_it(capsys: pytest.CaptureFixture[str]) 
     assert said["self_test"]["steps"] == dict.fromkeys(("found", "valid", "same after saving"), True)
     assert {"torch", "pandas", "scikit-learn"} <= set(said["libraries"])
     assert all(said["libraries"].values())
-    assert said["extras"] == {"flow": "installed"}
+    assert said["extras"] == {"flow": f"zuko {version('zuko')}"}
     assert said["device"].startswith("cpu")
 
 

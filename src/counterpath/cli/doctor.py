@@ -43,6 +43,7 @@ EXTRAS = {
     ),
     "mcp": Extra(("mcp",), "counterpath mcp"),
     "mlflow": Extra(("mlflow", "alembic", "sqlalchemy"), "explainers and answers in MLflow"),
+    "otel": Extra(("opentelemetry.sdk.trace", "opentelemetry.exporter.otlp.proto.http"), "counterpath serve --traces"),
     "ray": Extra(("ray.data",), "counterpath batch --engine ray"),
     "bench": Extra(("stochman", "dice_ml", "catboost"), "counterpath bench, counterpath leaderboard"),
 }
@@ -78,7 +79,7 @@ def doctor(
 
     Exit codes: 0 all is well; 1 the self-test failed, or a library that is needed is missing or broken.
     """
-    needed, extras = _libraries(), {name: _state(extra) for name, extra in EXTRAS.items()}
+    needed, extras = _libraries(), {name: _state(name, extra) for name, extra in EXTRAS.items()}
     where, device_error = _device(device)
     test = None if no_test or device_error else self_test(device)
     is_well = "" not in needed.values() and device_error is None and (test is None or test.passed)
@@ -98,7 +99,10 @@ def doctor(
         show(f"Counterpath {__version__}, Python {platform.python_version()}, {platform.platform()}")
         show(f"device: {where}\n")
         show_table("", [{"library": name, "version": version or "missing"} for name, version in needed.items()])
-        show_table("", [{"extra": name, "state": state, "for": EXTRAS[name].purpose} for name, state in extras.items()])
+        show("\nextras")
+        for name, state in extras.items():
+            show(f"  {name:8}{EXTRAS[name].purpose}: {state}")
+        show("")
         show(_told(test, skipped=no_test))
     raise typer.Exit(0 if is_well else FAILED)
 
@@ -140,9 +144,14 @@ def self_test(device: str) -> SelfTest:
 
 def _libraries() -> dict[str, str]:
     """The versions of the libraries that Counterpath cannot do without; empty where one is missing."""
-    asked = [each for each in metadata.requires("counterpath") or () if ";" not in each]  # extras have a condition
-    names = [re.split(r"[^\w.-]", each, maxsplit=1)[0] for each in asked]
-    return {name: _version(name) for name in names}
+    return {name: _version(name) for name in _required()}
+
+
+def _required(condition: str = "") -> list[str]:
+    """The libraries that are asked for under a condition, as packages write it; without one, always."""
+    asked = [each.partition(";") for each in metadata.requires("counterpath") or ()]
+    names = [re.split(r"[^\w.-]", text, maxsplit=1)[0] for text, _, when in asked if when.strip() == condition]
+    return [name for name in names if name != "counterpath"]
 
 
 def _version(name: str) -> str:
@@ -152,8 +161,8 @@ def _version(name: str) -> str:
         return ""
 
 
-def _state(extra: Extra) -> str:
-    """Whether an extra is there: imported, since what is installed may still be broken."""
+def _state(name: str, extra: Extra) -> str:
+    """Which versions an extra has: imported, since what is installed may still be broken."""
     for module in extra.modules:
         try:
             importlib.import_module(module)
@@ -161,7 +170,7 @@ def _state(extra: Extra) -> str:
             return f"not installed ({module} is missing)"
         except Exception as error:  # a library that breaks when it is imported is what is looked for
             return f"broken: {module} raises {type(error).__name__}: {error}"
-    return "installed"
+    return ", ".join(f"{library} {_version(library)}" for library in _required(f"extra == '{name}'"))
 
 
 def _device(name: str) -> tuple[str, str | None]:
