@@ -563,7 +563,7 @@ class Explanation:
             tables: Further tables to show, by their headings.
             title: The heading of the page.
             baselines: What other methods found for the same rows, by their names, to be shown beside this; for instance
-                `{"nearest": explainer.explain(people, 1, method="nearest")}`, or `benchmark.compare(…).results`. Of
+                `{"nearest": explainer.explain(people, 1, method="nearest")}`, or `counterpath.compare(…).results`. Of
                 several plans the first counts.
             by: What to group by, as in `summary`; a list has one table for each of its members.
             pages: How many people have a page of their own; further ones are only listed.

@@ -263,6 +263,11 @@ def _entries(folder: Path, content: bytes) -> dict[str, dict[str, Any]]:
     version, entries = manifest.get("version"), manifest.get("files")
     if type(version) is not int or version < 1:
         _refuse(folder / _MANIFEST, f"is damaged: its version is {version!r} and not a number from 1 to {VERSION}")
+    if version < VERSION:
+        raise StoreError(
+            f"{folder} is a model of format version {version}, from before the first release; this Counterpath reads "
+            f"version {VERSION}: fit it again"
+        )
     if version > VERSION:
         raise StoreError(
             f"{folder} is a model of format version {version}, and this Counterpath reads up to version {VERSION}: "
