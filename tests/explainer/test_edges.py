@@ -41,3 +41,32 @@ def test_who_stands_on_a_split_gets_an_answer_beyond_it(sign: int) -> None:
     assert result.status["status"].eq("found").all()
     assert (result.counterfactuals["burden"] == MEAN).all()
     assert (model(result.counterfactuals)[:, 1] > 0.5).all()
+
+
+@pytest.mark.filterwarnings("ignore::counterpath.utils.errors.CounterpathWarning")  # the generator is hardly trained
+@pytest.mark.parametrize("plans", [1, 2])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_an_answer_that_the_model_takes_back_as_it_is_returned_is_searched_for_again(sign: int, plans: int) -> None:
+    """Whoever is above a split that lies within the eighth digit must lower `burden`, and not only raise `score`."""
+    table = _table()
+    encoder = small(epochs=1).fit(table.assign(loan=table["score"] > 5), "loan", schema=SCHEMA).encoder_
+    decoded = encoder.decode(encoder.encode(table.query("burden == @MEAN").head(1)))["burden"].iloc[0]
+    assert decoded != MEAN
+    split, side = (decoded + MEAN) / 2, np.sign(decoded - MEAN)
+
+    def model(frame: pd.DataFrame) -> np.ndarray:
+        burden, score = frame["burden"].to_numpy(), frame["score"].to_numpy()
+        accepts = (score > 6) & (sign * side * (burden - split) > 0)
+        return np.where(accepts, 0.9, 0.1)
+
+    explainer = small(epochs=2).fit(
+        table.assign(loan=np.where(model(table) > 0.5, "yes", "no")), "loan", schema=SCHEMA, model=model
+    )
+    rejected = table[(table["burden"] == MEAN) & (table["score"] < 6)].head(10)
+    result = explainer.explain(rejected, target_class="yes", plans=plans)
+    first = result.plan(1) if plans > 1 else result
+    assert first.status["status"].isin(["found", "implausible", "crosses_gap"]).all()
+    assert (model(first.counterfactuals) > 0.5).all()
+    if sign > 0:
+        assert (first.counterfactuals["burden"] != MEAN).all()
+    assert not result.status["reason"].str.contains("eighth digit").any()

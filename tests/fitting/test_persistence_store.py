@@ -305,6 +305,14 @@ def test_a_newer_version_asks_for_an_upgrade(tmp_path: Path) -> None:
         load(folder)
 
 
+def test_a_version_from_before_the_first_release_is_refused(tmp_path: Path) -> None:
+    folder = _saved(tmp_path / "model")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps({**manifest, "version": VERSION - 1}, indent=2) + "\n")
+    with pytest.raises(StoreError, match=rf"version {VERSION - 1}, from before the first release.* fit it again"):
+        load(folder)
+
+
 @pytest.mark.parametrize("version", [0, -1, True, 1.5, "1", None])
 def test_a_version_that_never_was_is_damage(tmp_path: Path, version: object) -> None:
     folder = _saved(tmp_path / "model")

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from counterpath.data.axes import MixedAxes, NumberAxis
 from counterpath.data.encoding import Encoder
+from counterpath.data.returned import decoded_rows
 from counterpath.data.status import FOUND
-from counterpath.explainer.assemble import decoded_rows
 from counterpath.explainer.request import Request
 from counterpath.explainer.solve import Solver
 from counterpath.explanation import Explanation

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from counterpath.data.axes import NumberAxis, spacing, value_axis
 from counterpath.data.constraints import Bounds, Constraints
+from counterpath.data.returned import decoded_rows
 from counterpath.data.row_constraints import OWN_CONSTRAINTS, OWN_TARGETS, merged
 from counterpath.data.rules.ruleset import RuleSet
 from counterpath.data.status import BindingConstraint, Cause, Status, StatusCode
@@ -87,6 +88,7 @@ class _Part:
     """Rows with the same target that are searched for together, or none of which is searched for.
 
     Attributes:
+        frame: The rows as they were given.
         feasible: What each of them may become.
         target: What the model is to predict.
         before: The probabilities that it gives them now.
@@ -96,6 +98,7 @@ class _Part:
         stays: Whether nothing is searched for: they have reached the target, or cannot.
     """
 
+    frame: pd.DataFrame
     feasible: FeasibleSet
     target: Target
     before: Tensor
@@ -241,7 +244,7 @@ class Solver:
                 *(
                     self._stay(part.feasible, part.target, part.why)
                     if part.stays
-                    else self._search(part.feasible, part.target, part.constraints)
+                    else self._over_edges(part, *self._search(part.feasible, part.target, part.constraints))
                 ),
                 part.feasible,
                 part.before,
@@ -307,7 +310,8 @@ class Solver:
                         if confidences is not None:
                             feasible = replace(feasible, confidences=confidences[some])
                         own = [each[row] for row in some.tolist()]
-                        yield _Part(feasible, target, probabilities[some], index[some], why, own, stays)
+                        given = frame.iloc[some.cpu().numpy()]
+                        yield _Part(given, feasible, target, probabilities[some], index[some], why, own, stays)
 
     def _on_their_side(self, frame: pd.DataFrame, x: Tensor, probabilities: Tensor) -> Tensor:
         """Encoded rows for which the model says what it says of the rows themselves.
@@ -413,6 +417,32 @@ class Solver:
             binding = dict(zip(missed.tolist(), found, strict=True))
         status = self._statuses(paths, feasible.repeat(request.plans), binding)
         return plans, self._with_shares(status, paths, target, fragile)
+
+    def _over_edges(self, part: _Part, plans: Plans, status: list[Status]) -> tuple[Plans, list[Status]]:
+        """The same, searched for again where the model decides otherwise on a row exactly as it is returned.
+
+        What did not change is returned with all of its digits, and trees split at the very numbers of their training
+        rows. These people are few; each is searched for alone, with a model that is asked about nothing else.
+        """
+        models, paths, count = self.models, plans.paths, self.request.plans
+        found = paths.found.nonzero()[:, 0]
+        if models.explained.table_proba is None or len(found) == 0:
+            return plans, status
+        end, people = paths.x[paths.last[found]], found // count
+        origin, given = part.feasible.origin, part.frame
+        table = decoded_rows(models.encoder, end, origin[people], given.iloc[people.cpu().numpy()])
+        confidences = part.feasible.confidences
+        target = by_row(part.target, None if confidences is None else confidences[people])
+        refused = ~target.is_reached(models.explained.predict_proba_table(table, end))
+        for row in people[refused].unique().tolist():
+            if self.options.should_stop():
+                break
+            alone = replace(self, models=models.asked_exactly(given.iloc[[row]], origin[row]))
+            some = torch.tensor([row], device=people.device)
+            again, said = alone._search(part.feasible.at(some), part.target, [part.constraints[row]])
+            plans = plans.replace_rows(some, again, count)
+            status = [*status[: row * count], *said, *status[(row + 1) * count :]]
+        return plans, status
 
     def _rather_fragile(
         self, plans: Plans, feasible: FeasibleSet, target: Target, options: SearchOptions

@@ -1,9 +1,10 @@
 """What an Explainer has fitted, and what follows from it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Float
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from counterpath.data.causes import Causes
 from counterpath.data.encoding import Encoder
+from counterpath.data.returned import decoded_rows
 from counterpath.geometry.graph import Neighbours
 from counterpath.models.classifier import Thresholds, decide
 from counterpath.models.effects import Effects
@@ -247,6 +249,26 @@ class FittedModels:
     def predict_proba(self, x: Float[Tensor, "m D"]) -> Float[Tensor, "m K"]:
         """What the explained model says about rows; about the training rows it is asked only once."""
         return self.probabilities if x is self.rows else self.explained.predict_proba(x)
+
+    def asked_exactly(self, given: pd.DataFrame, x: Float[Tensor, "D"]) -> "FittedModels":
+        """The same models, of which the explained one is asked about a person's rows exactly as they are returned.
+
+        Elsewhere it is asked about decoded rows, which may differ from them in the eighth digit of what is as it was.
+
+        Args:
+            given: The person, a table of one row.
+            x: The same, encoded.
+        """
+        explained, encoder = self.explained, self.encoder
+
+        def predict(rows: Float[Tensor, "m D"]) -> Float[Tensor, "m K"]:
+            table = decoded_rows(encoder, rows, x.expand_as(rows), given.iloc[np.zeros(len(rows), dtype=np.int64)])
+            return explained.predict_proba_table(table, rows)
+
+        others = replace(self, explained=replace(explained, predict_proba=predict))
+        known = {name for name, value in vars(type(self)).items() if isinstance(value, cached_property)} - {"setup"}
+        vars(others).update({name: value for name, value in vars(self).items() if name in known})
+        return others
 
     @cached_property
     def latent_map(self) -> LatentMap:
