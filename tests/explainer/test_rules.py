@@ -284,3 +284,24 @@ def test_a_probability_can_be_asked_to_lie_in_a_range(explainer: cp.Explainer, p
     found = result.status["status"].isin(FOUND)
     assert found.any()
     assert result.outcome["probability_after"][found].between(0.4, 0.6).all()
+
+
+def test_who_has_nothing_to_divide_by_is_answered_and_nobody_gets_there(people: pd.DataFrame):
+    random = np.random.default_rng(4)
+    table = pd.DataFrame({"rooms": random.integers(1, 9, 400), "years": random.integers(0, 12, 400)})
+    table["ratio"] = (table["rooms"] / table["years"].where(table["years"] > 0)).fillna(0).round(1)
+    table["sold"] = np.where(table["rooms"] + random.normal(0, 0.3, 400) > 5, "yes", "no")
+    schema = cp.Schema.infer(table, target="sold", overrides={"ratio": {"step": STEP}})
+    explainer = small().fit(table, "sold", schema=schema)
+    new = table[(table["years"] == 0) & (table["rooms"] < 5)].head(8)
+    rows = new[(explainer.predict(new) == "no").to_numpy()]
+    assert len(rows) >= 3
+    result = explainer.explain(rows, "yes", rules=["ratio = rooms / years"])
+    assert result.status["status"].isin(FOUND).all(), result.status["reason"].to_list()
+    for path in (result.path(row) for row in rows.index):
+        for row in path.iloc[1:].to_dict("records"):
+            assert row["years"] > 0
+            assert abs(row["ratio"] - row["rooms"] / row["years"]) <= STEP / 2 + 1e-6
+    older = table[(table["years"] > 0) & (table["rooms"] < 5)].head(30)
+    asked = explainer.explain(older, "yes", rules=["ratio = rooms / years"])
+    assert (asked.counterfactuals["years"] > 0).all()

@@ -100,7 +100,9 @@ def test_transitions_are_forbidden_or_all_but_the_allowed_ones_are():
 def test_a_derived_feature_is_what_it_follows_from():
     assert holds("ratio = rent / income")
     assert not holds("ratio = rent / income", {"rent": 501.0})
-    assert not holds("ratio = rent / income", {"income": 0.0})
+    assert not holds("ratio = rent / income", {"income": 0.0})  # nobody gets there
+    assert holds("ratio = rent / income", {"income": 0.0, "ratio": 3.0}, {"income": 0.0, "ratio": 3.0})
+    assert not holds("ratio = rent / income", {"income": 0.0, "rent": 1.0}, {"income": 0.0})
     assert holds("`capital-gain` = code(education) - 1")
     assert holds("capital-gain = code(education) - 1")
     assert holds("ratio = 1 - sqrt(exp(log(rent / income)) + abs(-0.3125))")

@@ -577,11 +577,19 @@ class Derived(BoundRule):
         return _all_known(values, self.features)
 
     def holds(self, values: Values, origin: Values) -> Bool[Tensor, "n"]:
-        """Where it is what it follows from the others, to the digits that are displayed."""
+        """Where it is what it follows from the others, to the digits that are displayed.
+
+        A division by zero says nothing: there a row may stay as it is, and none may be moved to.
+        """
         value = self.expression.compute(values)
         away = (values.number(self.feature) - value).abs()
         near = away <= values.rounding(self.feature) + DIGITS * value.abs()
-        return (near & value.isfinite()) | ~self.applies(values)
+        held = (near & value.isfinite()) | ~self.applies(values)
+        undefined = ~value.isfinite()
+        if not bool(undefined.any()):
+            return held
+        same = [values.number(name) == origin.number(name) for name in self.features]
+        return held | (undefined & torch.stack(same).all(0))
 
     def __str__(self) -> str:
         return f"{quoted(self.feature)} = {self.expression}"

@@ -92,8 +92,8 @@ class RuleSet:
             rows = Readings(reader, x, origin, before=any(rule.needs_change for rule in self.rules))
             found = [matrix.hold(rows) for matrix in matrices]
         if self.derived:
-            values = EncodedValues(self.encoder, x, origin)
-            found += [rule.holds(values, values)[:, None] for rule in self.rules if isinstance(rule, Derived)]
+            values, before = EncodedValues(self.encoder, x, origin), EncodedValues(self.encoder, origin)
+            found += [rule.holds(values, before)[:, None] for rule in self.rules if isinstance(rule, Derived)]
         if not found:
             return torch.ones(len(x), 0, dtype=torch.bool, device=x.device)
         return found[0] if len(found) == 1 else torch.cat(found, 1)
