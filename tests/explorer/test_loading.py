@@ -33,6 +33,9 @@ def test_the_page_shows_the_progress_of_loading_and_then_the_model(
         expect(page.get_by_text("Training record 0, one of 600 people in the model's training data.")).to_be_visible()
         expect(page.get_by_text("training record", exact=True)).to_be_visible()
         assert httpx.get(f"{address}/v1/models/slow").json()["name"] == "slow", "over HTTP it is there as well"
+        for nowhere in ("/nowhere", "/_nicegui/nowhere.js", "/v1/nowhere"):
+            lost = httpx.get(address + nowhere)  # NiceGUI would make and keep a page for it
+            assert (lost.status_code, lost.headers["content-type"]) == (404, "application/problem+json"), nowhere
         page.close()
 
 

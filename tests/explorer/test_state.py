@@ -43,6 +43,14 @@ def test_rows_are_searched_by_all_words_and_by_name(rows: RowTable, people: pd.D
     assert len(rows.search("e", limit=4)) == 4
 
 
+def test_a_person_is_found_again_by_label_and_values(rows: RowTable, people: pd.DataFrame) -> None:
+    person = features(people).iloc[[7]]
+    assert rows.position(person) == 7
+    assert rows.position(person.assign(debt=person["debt"] + 1)) is None
+    assert rows.position(person.set_axis(["p8"])) is None
+    assert rows.position(features(people).iloc[[40]]) is None
+
+
 def test_the_next_rejected_row_goes_round_and_leaves_out_unknown_categories(
     explainer: cp.Explainer, people: pd.DataFrame
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 import counterpath as cp
 from counterpath.explainer.request import Request
+from counterpath.service import dispatcher as dispatcher_module
 from counterpath.service.dispatcher import BusyError, Dispatcher, TimedOutError
 from counterpath.service.merging import split
 from counterpath.service.settings import Settings
@@ -173,6 +174,34 @@ def test_a_dispatcher_that_stops_finishes_what_it_has_and_takes_nothing_new(
         assert not dispatcher.ready
         with pytest.raises(BusyError, match="stopping"):
             await dispatcher.predict("people", table.head(1))
+        assert len(await task) == 2
+        assert await draining
+
+    _run({"people": explainer}, scenario)
+
+
+@pytest.mark.parametrize("kind", ["explain", "explain_json", "predict"])
+def test_what_is_being_checked_is_finished_before_the_service_stops(
+    explainer: cp.Explainer, table: pd.DataFrame, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checking, go_on = threading.Event(), threading.Event()
+    check = dispatcher_module.check
+
+    def slow(*given: Any) -> Any:
+        checking.set()
+        assert go_on.wait(60)
+        return check(*given)
+
+    monkeypatch.setattr(dispatcher_module, "check", slow)
+
+    async def scenario(dispatcher: Dispatcher) -> None:
+        asked = () if kind == "predict" else (Request("low"),)
+        task = asyncio.create_task(getattr(dispatcher, kind)("people", table.head(2), *asked))
+        await asyncio.to_thread(checking.wait, 60)
+        draining = asyncio.create_task(dispatcher.drain(60))
+        await asyncio.sleep(0.1)
+        assert not draining.done()
+        go_on.set()
         assert len(await task) == 2
         assert await draining
 

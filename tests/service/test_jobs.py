@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import counterpath as cp
+from counterpath.service import jobs
 from counterpath.service.schemas import ExplainResponse, JobCard, JobRows, json_records
 from counterpath.service.settings import Settings
 from tests.tables import features
@@ -114,6 +115,35 @@ def test_a_job_is_not_finished_by_another_model(
         card = _wait(client, name, until="failed")
     assert card.problem is not None
     assert "another one than that which was asked" in card.problem.detail
+
+
+def test_a_job_whose_end_cannot_be_written_has_ended_all_the_same(
+    explainer: cp.Explainer, rows: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written, full = jobs.write_text, True
+
+    def write(path: Path, text: str) -> None:
+        if full and path.name != "request.json":
+            tried.append(path.name)
+            raise OSError(28, "No space left on device")
+        written(path, text)
+
+    tried: list[str] = []
+    monkeypatch.setattr(jobs, "write_text", write)
+    monkeypatch.setattr(jobs, "_SWEEP_SECONDS", 0.1)
+    with service({"people": explainer}, Settings(jobs=tmp_path)) as client:
+        name = _start(client, rows[:2])
+        card = _wait(client, name, until="failed")
+        assert card.problem is not None
+        assert "No space left" in card.problem.detail
+        time.sleep(1)
+        assert tried.count("rows-0.json") == 1, "it is not computed again and again"
+        full = False
+        deadline = time.monotonic() + PATIENCE
+        while not (tmp_path / name / "end.json").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert _wait(client, name, until="failed").problem == card.problem
 
 
 def test_full_means_full_and_jobs_expire(explainer: cp.Explainer, rows: list[dict[str, Any]], tmp_path: Path) -> None:

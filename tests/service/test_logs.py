@@ -69,6 +69,27 @@ def test_every_answer_says_which_model_it_is_of(address: str, explainer: cp.Expl
     assert (card["digest"], card["data_digest"], card["version"]) == (identity.model, identity.data, __version__)
 
 
+def test_an_answer_names_the_model_that_gave_it_though_another_has_taken_its_place(
+    explainer: cp.Explainer, people: pd.DataFrame
+) -> None:
+    dispatcher = Dispatcher({"people": explainer})
+    before, later = dispatcher.identify("people"), Identity("sha256:later", "sha256:later")
+    predict = explainer.probabilities
+
+    class Replaced(type(explainer)):  # type: ignore[misc]  # it is an Explainer
+        def probabilities(self, table: pd.DataFrame) -> pd.DataFrame:
+            dispatcher.replace("people", explainer, later)
+            return predict(table)
+
+    first = Replaced(**explainer.get_params(deep=False))
+    vars(first).update(vars(explainer))
+    dispatcher.replace("people", first, before)
+    body = {"rows": json_records(features(people).head(1))}
+    with served(create(dispatcher)) as found:
+        answers = [httpx.post(f"{found}/v1/models/people:predict", json=body, timeout=60) for _ in range(2)]
+    assert [each.headers["counterpath-model-digest"] for each in answers] == [before.model, later.model]
+
+
 def test_a_digest_is_of_what_was_fitted(explainer: cp.Explainer, model_folder: Any) -> None:
     loaded = cp.load(model_folder)
     own, again = Identity.of(explainer), Identity.of(explainer)

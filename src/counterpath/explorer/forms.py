@@ -319,7 +319,8 @@ class RowForm:
         self.index = shown.row if known else None
         if known:
             assert shown.row is not None
-            self._label, self._where = self._model.rows.label(shown.row), self._described(shown.row)
+            opened = "" if label is None else " Opened from a group."
+            self._label, self._where = self._model.rows.label(shown.row), self._described(shown.row) + opened
         elif label is not None:
             self._label, self._where = label, f"Person {wording.value(label)}, opened from a group."
         elif not same_stranger:
@@ -330,12 +331,6 @@ class RowForm:
         self._rules.show(shown.rules)
         self._say_who()
         self._predict_after(0)
-
-    def open(self, row: pd.DataFrame) -> None:
-        """Show a person who need not be one of those to choose from: one row, under its label."""
-        self.index, self._label = None, row.index.tolist()[0]
-        self._where = f"Person {wording.value(self._label)}, opened from a group."
-        self._show({str(name): row[name].tolist()[0] for name in row})
 
     def pick_next_rejected(self) -> None:
         """Take the next row of the table that the model rejects; at first, if there is none, the first one."""

@@ -22,6 +22,7 @@ from counterpath.explorer.row_view import RowView
 from counterpath.explorer.state import LoadedModel, RowTable
 from counterpath.service import api, server
 from counterpath.service.dispatcher import Dispatcher
+from counterpath.service.problems import handle_failures
 from counterpath.service.settings import Settings
 from counterpath.utils.errors import CounterpathError
 from counterpath.utils.progress import listen, track
@@ -228,15 +229,21 @@ def serve(title: str, load: Load, settings: Settings, announce: Callable[[str], 
         show_welcome_message=False,
     )
 
+    handle_failures(pages)
+
     async def publish() -> None:
-        """Offer the model over HTTP once it is there: here, because only the event loop may change the routes."""
+        """Load the model, and offer it over HTTP: here, because only the event loop may change the routes.
+
+        Not earlier: NiceGUI looks at all objects of the process when it starts, and CPython gives out a tuple that
+        another thread is still filling, which then fails there (bpo-15108).
+        """
+        loader.start()
         while loader.running:
             await asyncio.sleep(_POLL_SECONDS)
         if loader.model is not None:
             api.publish(app, loader.model.name)
 
     pages.on_startup(publish)
-    loader.start()
     with warnings.catch_warnings():
         # NiceGUI looks through all objects of the process for its server, and torch has some that do not like it.
         warnings.filterwarnings("ignore", message=".*torch.distributed.reduce_op", category=FutureWarning)

@@ -154,7 +154,8 @@ class RowView:
         self._max_changes.set_value(asked.get("max_changes"))
         limits = constraints_of(self._model.explainer.schema_, asked)
         values = {str(name): row[name].tolist()[0] for name in row}
-        shown = PageState(None, values, limits, tuple(asked.get("rules") or ()), {})
+        where = self._model.rows.position(row)
+        shown = PageState(where, values, limits, tuple(asked.get("rules") or ()), {})
         self._form.show_state(shown, row.index.tolist()[0])
         self._silent = False
         self._clear()

@@ -6,6 +6,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from counterpath.data.axes import NumberAxis, value_axis
@@ -278,6 +279,15 @@ class RowTable:
     def values(self, index: int) -> dict[str, Any]:
         """The features of one row."""
         return {str(name): self.frame[name].iloc[[index]].tolist()[0] for name in self.frame}
+
+    def position(self, row: pd.DataFrame) -> int | None:
+        """Where a person is in the table: the first row of the same label and values; None if there is none."""
+        values = {str(name): row[name].tolist()[0] for name in row}
+        for index in np.flatnonzero(self.frame.index == row.index[0]).tolist():
+            own = self.values(index)
+            if all(own[name] == given or (pd.isna(own[name]) and pd.isna(given)) for name, given in values.items()):
+                return index
+        return None
 
     def summary(self, index: int) -> str:
         """A few of the values of one row."""

@@ -13,9 +13,9 @@ import logging
 import math
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Hashable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -29,7 +29,7 @@ from counterpath.explainer.explainer import Explainer
 from counterpath.explainer.request import Request
 from counterpath.explanation import Explanation
 from counterpath.explanation.tables import PATH_BACK, PATH_FRONT, feature_columns
-from counterpath.service.identity import Identity
+from counterpath.service.identity import ANSWERED_BY, Identity
 from counterpath.service.merging import Own, joined, split
 from counterpath.service.schemas import BatchResult, rows_as_asked
 from counterpath.service.settings import Settings
@@ -310,7 +310,7 @@ class Dispatcher:
         self.examples: dict[str, Mapping[str, Any]] = {}
         self.stopping = False
         self._settings = settings
-        self._sliced = 0  # requests that are computed in slices, and wait between two of them, too
+        self._taken = 0  # requests that are being checked, wait or are computed, between two slices, too
         self._row_seconds: dict[Hashable, float] = {}  # how long a row of a slice took: a moving average
         self.on_batch: Callable[[str, BatchStats], None] = lambda name, stats: None
         # One thread, because many would take the time from the event loop.
@@ -338,12 +338,13 @@ class Dispatcher:
             BusyError: Too many requests are waiting, or the service is stopping.
             TimedOutError: The time was up.
         """
-        explainer, deadline = choose("model", model, self.models), _deadline(request.time_limit)
-        frame, recorded = await self._check(explainer, rows, request)
-        select = partial(select_rows, index=rows.index, explainer=explainer, request=recorded)
-        job = self._job(model, explainer, frame, request, lambda result, *part: select(result.explanation, *part))
-        job.deadline = deadline
-        return await self._queues[EXPLAIN].submit(job)
+        explainer, deadline = self._choose(model), _deadline(request.time_limit)
+        with self._take_on():
+            frame, recorded = await self._check(explainer, rows, request)
+            select = partial(select_rows, index=rows.index, explainer=explainer, request=recorded)
+            job = self._job(model, explainer, frame, request, lambda result, *part: select(result.explanation, *part))
+            job.deadline = deadline
+            return await self._queues[EXPLAIN].submit(job)
 
     async def explain_json(self, model: str, rows: pd.DataFrame, request: Request) -> list[str]:
         """The same as JSON text, one `RowExplanation` a row."""
@@ -361,12 +362,11 @@ class Dispatcher:
             request: What is asked for them.
             accepted: Whether the request was taken on already, so that the queue cannot be too full for it.
         """
-        explainer, deadline = choose("model", model, self.models), _deadline(request.time_limit)
-        frame, _ = await self._check(explainer, rows, request)
-        kind = (model, id(explainer), str(request.method), request.plans, request.paths)
-        done = 0
-        self._sliced += 1
-        try:
+        explainer, deadline = self._choose(model), _deadline(request.time_limit)
+        with self._take_on():
+            frame, _ = await self._check(explainer, rows, request)
+            kind = (model, id(explainer), str(request.method), request.plans, request.paths)
+            done = 0
             while done < len(frame) or not done:
                 size = self._slice_size(kind)
                 some = slice(done, done + size)
@@ -375,8 +375,6 @@ class Dispatcher:
                 job.deadline, job.accepted = deadline, accepted or done > 0
                 yield await self._queues[EXPLAIN].submit(job)
                 done += size
-        finally:
-            self._sliced -= 1
 
     def _slice_size(self, kind: Hashable) -> int:
         """How many rows of a kind are computed in about the time of a slice."""
@@ -418,16 +416,17 @@ class Dispatcher:
 
         On a GPU predictions wait for explanations: what a search records there must not be disturbed.
         """
-        explainer, deadline = choose("model", model, self.models), _deadline(time_limit)
-        frame, _ = await self._check(explainer, rows)
-        job = Job(
-            key=(PREDICT, model, id(explainer), tuple(frame.dtypes)),
-            rows=frame,
-            compute=lambda table, _: explainer.probabilities(table),
-            extract=lambda result, first, last: result.iloc[first:last].set_axis(rows.index),
-            deadline=deadline,
-        )
-        return await self._queues[_prediction_queue(explainer)].submit(job)
+        explainer, deadline = self._choose(model), _deadline(time_limit)
+        with self._take_on():
+            frame, _ = await self._check(explainer, rows)
+            job = Job(
+                key=(PREDICT, model, id(explainer), tuple(frame.dtypes)),
+                rows=frame,
+                compute=lambda table, _: explainer.probabilities(table),
+                extract=lambda result, first, last: result.iloc[first:last].set_axis(rows.index),
+                deadline=deadline,
+            )
+            return await self._queues[_prediction_queue(explainer)].submit(job)
 
     async def run(self, model: str, rows: pd.DataFrame, function: Callable[[Explainer, pd.DataFrame], T]) -> T:
         """What a function returns for a model and rows, on the thread on which `predict` runs.
@@ -472,7 +471,7 @@ class Dispatcher:
     @property
     def busy(self) -> bool:
         """Whether any job waits or is being computed."""
-        return self._sliced > 0 or any(queue.busy for queue in self._queues.values())
+        return self._taken > 0 or any(queue.busy for queue in self._queues.values())
 
     async def drain(self, grace: Number) -> bool:
         """Take no further requests, and wait for those that were taken; whether all were done in time."""
@@ -492,8 +491,24 @@ class Dispatcher:
     async def _check(
         self, explainer: Explainer, rows: pd.DataFrame, request: Request | None = None
     ) -> tuple[pd.DataFrame, dict[str, Any]]:
-        self._refuse_if_stopping()
         return await asyncio.get_running_loop().run_in_executor(self._checker, check, explainer, rows, request)
+
+    def _choose(self, model: str) -> Explainer:
+        """Who answers under a name, which is noted for the response: another one may take its place meanwhile."""
+        explainer, answered_by = choose("model", model, self.models), ANSWERED_BY.get()
+        if answered_by is not None and model in self.identities:
+            answered_by.append(self.identities[model])
+        return explainer
+
+    @contextmanager
+    def _take_on(self) -> Iterator[None]:
+        """A request that is finished before the service stops; none is begun any more when it does."""
+        self._refuse_if_stopping()
+        self._taken += 1
+        try:
+            yield
+        finally:
+            self._taken -= 1
 
     def _refuse_if_stopping(self) -> None:
         if self.stopping:

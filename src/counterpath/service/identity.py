@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +11,9 @@ from torch import Tensor
 from counterpath import __version__
 from counterpath.explainer.explainer import Explainer
 from counterpath.fitting.persistence import fingerprint, pack
+
+ANSWERED_BY: ContextVar[list["Identity"] | None] = ContextVar("answered_by", default=None)
+"""Of the request that is being answered: who answers it, once that is chosen."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -63,6 +63,7 @@ class Jobs:
         self._dispatcher, self._settings = dispatcher, settings
         self._folder = settings.jobs
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._unwritten: dict[str, dict[str, Any]] = {}  # how jobs ended where the disk had no room for it
         self._room = asyncio.Semaphore(_TOGETHER)
         self._sweeper: asyncio.Task[None] | None = None
         self._stopped = False
@@ -209,14 +210,15 @@ class Jobs:
     async def _end(self, name: str, kind: Mapping[str, Any], message: str) -> None:
         content = {"ended": time.time(), "problem": {**kind, "message": message}}
 
-        def write() -> None:
-            if self._path(name).exists():
-                write_text(self._path(name) / _END, json.dumps(content))
-
         try:
-            await self._on_disk(write)
+            await self._on_disk(partial(self._write_end, name, content))
         except OSError as error:
-            _LOG.error("how job %s ended cannot be kept: %s", name[:_SHOWN], error)
+            self._unwritten[name] = content
+            _LOG.error("how job %s ended cannot be kept yet: %s", name[:_SHOWN], error)
+
+    def _write_end(self, name: str, content: Mapping[str, Any]) -> None:
+        if self._path(name).exists():
+            write_text(self._path(name) / _END, json.dumps(content))
 
     async def _sweep(self) -> None:
         """Forget jobs that have expired, and go on with those that nobody computes."""
@@ -229,6 +231,10 @@ class Jobs:
             await asyncio.sleep(_SWEEP_SECONDS)
 
     def _open_jobs(self) -> list[str]:
+        for name, content in list(self._unwritten.items()):
+            with suppress(OSError):  # it is known here all the same, and tried again
+                self._write_end(name, content)
+                del self._unwritten[name]
         found = []
         for name in self._names():
             end = self._ended(name)
@@ -283,7 +289,7 @@ class Jobs:
         try:
             value: dict[str, Any] = json.loads((self._path(name) / _END).read_text(encoding="utf-8"))
         except FileNotFoundError:
-            return None
+            return self._unwritten.get(name)
         return value
 
     def _parts(self, name: str) -> list[tuple[int, Path]]:
@@ -295,6 +301,7 @@ class Jobs:
         return parts[-1][0] + len(json.loads(parts[-1][1].read_text(encoding="utf-8"))) if parts else 0
 
     def _remove(self, name: str) -> None:
+        self._unwritten.pop(name, None)
         shutil.rmtree(self._path(name), ignore_errors=True)
 
     def _card(self, name: str) -> schemas.JobCard:

@@ -5,7 +5,7 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any
@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from counterpath import __version__
 from counterpath.service.dispatcher import Dispatcher
+from counterpath.service.identity import ANSWERED_BY, Identity
 
 ACCESS = logging.getLogger("counterpath.access")
 REQUEST_ID, VERSION = "x-request-id", "counterpath-version"
@@ -45,7 +46,7 @@ class RequestLog:
             return
         given = Headers(scope=scope).get(REQUEST_ID, "")
         name = given if _ID.fullmatch(given) else secrets.token_hex(8)
-        own = {REQUEST_ID: name, VERSION: __version__} | self._identity(scope["path"])
+        own, answered_by = {REQUEST_ID: name, VERSION: __version__}, list[Identity]()
         started, status, size = time.perf_counter(), _DISCONNECTED, 0
 
         async def named(message: Message) -> None:
@@ -53,24 +54,26 @@ class RequestLog:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 headers = MutableHeaders(scope=message)
-                for header, value in own.items():
+                for header, value in (own | self._identity(scope["path"], answered_by)).items():
                     headers[header] = value
             size += len(message.get("body", b""))
             await send(message)
 
-        token = _REQUEST.set(name)
+        token, answering = _REQUEST.set(name), ANSWERED_BY.set(answered_by)
         try:
             await self._app(scope, receive, named)
         finally:
             if ACCESS.isEnabledFor(logging.INFO):
                 self._log(scope, status, size, time.perf_counter() - started)
             _REQUEST.reset(token)
+            ANSWERED_BY.reset(answering)
 
-    def _identity(self, path: str) -> dict[str, str]:
-        """Which model answers under an address, if one does."""
+    def _identity(self, path: str, answered_by: Sequence[Identity]) -> dict[str, str]:
+        """Which model has answered; else which one answers under an address, if one does."""
         found = _MODEL.match(path)
         identity = None if found is None else self._dispatcher.identities.get(found[1])
-        return {} if identity is None else identity.headers
+        chosen = answered_by[-1] if answered_by else identity  # another may have taken its place since
+        return {} if chosen is None else chosen.headers
 
     def _log(self, scope: Scope, status: int, size: int, seconds: float) -> None:
         """One line; of the address without what is asked there, which may be somebody's, or a token."""

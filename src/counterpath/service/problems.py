@@ -232,6 +232,7 @@ def handle_failures(app: FastAPI) -> None:
     for kind, respond in handlers.items():
         app.add_exception_handler(kind, partial(_handle, respond))
     app.add_exception_handler(HTTPException, _handle_http)
+    app.add_exception_handler(404, _handle_http)  # NiceGUI would make a page of its own, which is kept for a minute
 
 
 async def _handle(respond: Callable[[Any], Response], request: Request, error: Exception) -> Response:
