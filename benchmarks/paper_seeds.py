@@ -88,7 +88,8 @@ def lines(
         if (name, seed) in done or (only is not None and name not in only.split(";")):
             continue
         undamped = replace(settings, damping=0.0)
-        kind = f"{settings.latent_dim}-{settings.classifier_learning_rate:g}-{settings.positive_weight}"
+        shapes = f"{settings.latent_dim}-{settings.centers}-{settings.tied}"
+        kind = f"{shapes}-{settings.classifier_learning_rate:g}-{settings.positive_weight}"
         run = Run(seed=seed, checkpoint=work / data / mode / f"{seed}-{kind}", progress=False)
         if undamped not in built:
             for stale in run.checkpoint.glob("vae-uncertainty*"):  # of other settings with the same mean
