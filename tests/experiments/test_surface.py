@@ -95,8 +95,9 @@ def test_ten_times_less_damping_changes_no_figure(results: dict, folder: Path) -
             # The rows that all methods solved are others without the rest. The instability measures how much small
             # changes are amplified, and is itself amplified: it is good to a few hundredths.
             if not key.endswith("_common") and key != "instability":
-                # The turning is hundreds of radians; to a thousandth of that.
-                assert value == pytest.approx(same["methods"][name][key], abs=0.01, rel=1e-3), (name, key)
+                # The turning adds up every wiggle of a path; it is good to a hundredth.
+                close = {"abs": 0.01, "rel": 1e-2 if key == "turning" else 1e-3}
+                assert value == pytest.approx(same["methods"][name][key], **close), (name, key)
 
 
 def _never(*arguments: object) -> None:

@@ -13,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 import counterpath as cp
 from counterpath import Explanation, StatusCode
 from counterpath.cli import main
+from counterpath.models.family import models_needed
 from counterpath.search.methods import METHODS
 from counterpath.utils.errors import InputError, NotFittedError
 
@@ -129,6 +130,18 @@ def test_sentences_tables_and_files_say_how_many_retrained_models_accept(
     pd.testing.assert_frame_equal(back.status, result.status)
     result.to_parquet(tmp_path / "rows.parquet")
     assert "valid after" in Path(result.to_html(tmp_path / "report.html")).read_text()
+
+
+def test_shared_plans_last_as_they_are_returned(fitted: cp.Explainer, loans: pd.DataFrame) -> None:
+    small = copy.copy(fitted).fit_family(size=40, held_out=5)
+    plans = small.shared_plans(loans, k=2, **ASKED, robust=0.9)
+    before, after = (small.encoder_.encode(table) for table in (plans.factuals, plans.counterfactuals))
+    agree = (small.models_.family.members.predict_proba(after)[..., 1] >= 0.5).sum(0)
+    columns = small.encoder_.layout
+    changes = sum((before[:, each] != after[:, each]).any(1).long() for each in columns)
+    assert len(after) > 10
+    assert (agree >= 39).all()
+    assert models_needed(0.9, changes=int(changes.max())) <= 40
 
 
 def test_without_a_family_nothing_is_said_of_it(fitted: cp.Explainer, rejected: pd.DataFrame) -> None:

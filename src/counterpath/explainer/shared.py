@@ -119,12 +119,13 @@ class _People:
         return x
 
     def reached(self, frame: pd.DataFrame, x: Tensor, rows: Tensor, solver: Solver) -> Tensor:
-        """Which rows the model decides as asked, exactly as they are returned."""
+        """Which rows the model decides as asked, exactly as they are returned, and which last as asked."""
         said = solver.models.explained.predict_proba_table(frame, x)
         good = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
         for number, problem in enumerate(self.problems):
-            some = self.part[rows] == number
-            good[some] = problem.target.is_reached(said[some])
+            some = (self.part[rows] == number).nonzero()[:, 0]
+            some = some[problem.target.is_reached(said[some])]
+            good[some] = problem.validator.lasts(x[some], problem.feasible.origin[self.local[rows[some]]])
         return good
 
 
