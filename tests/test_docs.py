@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib.resources import files
 from pathlib import Path
 from types import ModuleType
 
@@ -43,6 +44,21 @@ SENTENCES = {
     "new-metric": "straight",
 }
 """Part of what each tutorial prints."""
+LOOKED_AT = (
+    "index",
+    "gallery/index",
+    "tutorials/own-data",
+    "how-to/constraints",
+    "how-to/results",
+    "explanation/geometry",
+    "reference/cli",
+    "reference/http",
+    "reference/python/Explainer",
+    "results/leaderboard/index",
+    "results/optimality/index",
+    "explorer",
+)
+"""Pages of the site, one of each kind."""
 
 
 def blocks(page: Path, *languages: str) -> list[tuple[str, str]]:
@@ -188,6 +204,28 @@ def test_its_search_works_from_the_disk(site: Path) -> None:
         page.locator(".md-search-result__item").first.wait_for(timeout=20_000)
         assert page.locator(".md-search-result__item").count() > 2
         assert all(url.startswith(("file:", "data:", "blob:", "about:")) for url in asked)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [1280, 390])
+def test_axe_finds_nothing_serious_on_its_pages(site: Path, width: int) -> None:
+    axe = (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
+    with chromium() as browser:
+        page = browser.new_page(viewport={"width": width, "height": 900})
+        page.emulate_media(reduced_motion="reduce")
+        for name in LOOKED_AT:
+            page.goto((site / f"{name}.html").as_uri())
+            page.evaluate(axe)
+            found = page.evaluate("axe.run({resultTypes: ['violations']})")["violations"]
+            serious = [
+                f"{each['id']}: {node['html'][:150]} {[check['data'] for check in node['any']]}"
+                for each in found
+                if each["impact"] in ("serious", "critical")
+                for node in each["nodes"]
+            ]
+            assert not serious, name
+            wide = page.evaluate("document.documentElement.scrollWidth")
+            assert wide <= width, f"{name} is {wide} pixels wide"
 
 
 def test_the_configuration_names_pages_that_are_there_or_are_made() -> None:

@@ -82,7 +82,7 @@ def tables(draw: st.DrawFn) -> tuple[pd.DataFrame, set[str]]:
     return frame, gaps
 
 
-def _as_library(frame: pd.DataFrame, library: str) -> Any:
+def as_library(frame: pd.DataFrame, library: str) -> Any:
     if library == "pandas":
         return frame
     table = pa.Table.from_pandas(frame, preserve_index=False)
@@ -98,8 +98,8 @@ def test_what_is_inferred_gives_the_table_back(library: str, drawn: tuple[pd.Dat
     if coded:
         frame["count"] = [*_spread([0, 1, 2, 3], ROWS - 4), -9, -9, -8, 999]
         frame.loc[ROWS - 1, "count"] = 3
-    table = to_pandas(_as_library(frame, library))
-    schema = Schema.infer(_as_library(frame, library))
+    table = to_pandas(as_library(frame, library))
+    schema = Schema.infer(as_library(frame, library))
     assert {*schema.ignored} == {"person_id", "empty"}
     assert not coded or dict(schema["count"].codes) == {-9: "code -9", -8: "code -8"}
     for name in schema.names:

@@ -450,7 +450,8 @@ def _reconstruction(models: FittedModels, before: Tensor, after: Tensor) -> pd.D
             off = pd.Series(to_numbers(old, feature) - to_numbers(new, feature)).abs().mean()
             guessing, error = (0.0 if total else 1.0), f"{off:.4g}"
         else:
-            kept, guessing = float((old == new).mean()), float(old.value_counts(normalize=True).iloc[0])
+            same = (old == new).fillna(False).astype(bool) | (old.isna() & new.isna())  # a gap is a value
+            kept, guessing = float(same.mean()), float(old.value_counts(normalize=True, dropna=False).iloc[0])
             error = "–"
         lines.append(
             {"feature": feature.name, "kind": feature.kind, "kept": kept, "guessing": guessing, "mean error": error}
