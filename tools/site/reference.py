@@ -14,11 +14,28 @@ EXTENDING = {
     "measures": "counterpath.search",
 }
 """What a method, a metric or a measure of one's own is made of: by name, where it is."""
+BESIDE = {
+    "Client": "counterpath.client",
+    "Job": "counterpath.client",
+    "ServiceError": "counterpath.client",
+    "run": "counterpath.batch.running",
+    "Local": "counterpath.batch.local",
+    "Ray": "counterpath.batch.ray",
+    "log_explainer": "counterpath.explainer.tracking",
+    "load_explainer": "counterpath.explainer.tracking",
+    "log_explanation": "counterpath.explainer.tracking",
+    "load_explanation": "counterpath.explainer.tracking",
+    "dice_ml": "counterpath.explainer.adapters",
+    "alibi": "counterpath.explainer.adapters",
+}
+"""What goes with other programs: by name, where it is."""
+ELSEWHERE = {**EXTENDING, **BESIDE}
 KINDS = {
     "To explain": ("Explainer", "load", "compare", "Comparison", "Request"),
     "Answers": ("Explanation", "Status", "StatusCode"),
     "Tables": ("Schema", "Feature", "Encoder", "datasets"),
     "Methods of your own": ("Method", *EXTENDING),
+    "Other programs": tuple(BESIDE),
     "Errors": ("CounterpathError", "InputError", "CounterpathWarning"),
 }
 """The order in which names are listed; a public name that is not here comes last."""
@@ -38,7 +55,7 @@ def python_nav() -> list[dict[str, Any]]:
 
 def pages() -> dict[str, str]:
     """All pages of the reference that are made, by their place in the site."""
-    made = {f"reference/python/{name}.md": _python_page(name) for name in (*_public(), *EXTENDING)}
+    made = {f"reference/python/{name}.md": _python_page(name) for name in (*_public(), *ELSEWHERE)}
     return {**made, "reference/cli.md": command_line(), "reference/http.md": http()}
 
 
@@ -47,8 +64,8 @@ def _public() -> list[str]:
 
 
 def _python_page(name: str) -> str:
-    if name in EXTENDING:
-        path = f"{EXTENDING[name]}.{name}"
+    if name in ELSEWHERE:
+        path = f"{ELSEWHERE[name]}.{name}"
     elif name == "load":
         path = "counterpath.explainer.explainer.Explainer.load"
     elif name == "datasets":
