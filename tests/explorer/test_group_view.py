@@ -13,6 +13,7 @@ from counterpath.explanation import Explanation
 from counterpath.explorer.figures import FEW
 from counterpath.explorer.group_view import sample
 from tests.explorer.conftest import NASTY, opened
+from tests.explorer.test_work import violations
 
 pytestmark = pytest.mark.slow
 
@@ -235,3 +236,57 @@ def test_it_fits_a_phone_and_every_control_has_a_name(group: Page, pictures: Pat
     narrow = figure.get_attribute("width") or ""
     group.set_viewport_size({"width": 800, "height": 844})
     expect(figure).not_to_have_attribute("width", narrow)
+
+
+def test_groups_are_audited_and_get_plans_that_they_share(group: Page, pictures: Path) -> None:
+    group.get_by_label("How many, at most").fill("200")
+    explain(group)
+    group.get_by_role("button", name="Audit these people").click()
+    audit = group.locator("#group-audit")
+    expect(audit.get_by_text("Audited.")).to_be_visible(timeout=60_000)
+    expect(audit.get_by_text(re.compile(r"1 comparison by \d+ measures: "))).to_be_visible()
+    assert audit.get_by_role("list", name="Findings").get_by_role("listitem").count() > 0
+    table = audit.get_by_role("region", name="Every difference that was tested")
+    assert NASTY in table.inner_text()
+    assert "cost" in table.locator("td").all_inner_texts()
+    expect(audit.locator("[role=img]").first).to_have_attribute("aria-label", re.compile("^By sex: the share of each"))
+
+    group.get_by_label("How many plans").fill("2")
+    group.get_by_role("button", name="Find shared plans").click()
+    shared = group.locator("#group-shared")
+    expect(shared.get_by_text("Done.")).to_be_visible(timeout=60_000)
+    expect(shared.get_by_text(re.compile("2 shared plans together give"))).to_be_visible()
+    assert shared.get_by_role("region", name="The plans").locator("tbody tr").count() == 2
+    by_group = shared.get_by_role("region", name="Whom they serve, by group")
+    assert by_group.locator("tbody tr").count() == 2
+    assert group.locator("img").count() == 0
+    assert violations(group, "#group-audit") == []
+    assert violations(group, "#group-shared") == []
+    for part in ("audit", "shared"):
+        group.locator(f"#group-{part}").screenshot(path=pictures / f"group-{part}-1280.png")
+    group.set_viewport_size({"width": 390, "height": 844})
+    group.wait_for_timeout(500)
+    assert group.evaluate("document.documentElement.scrollWidth") <= 390
+    for part in ("audit", "shared"):
+        group.locator(f"#group-{part}").screenshot(path=pictures / f"group-{part}-390.png")
+
+    with group.expect_download() as download:
+        group.get_by_role("button", name="Download the audit and the shared plans as HTML").click()
+    report = download.value.path().read_text(encoding="utf-8")
+    assert "Plans that many people share" in report
+    assert "Equal effort" in report
+    assert NASTY not in report
+
+
+def test_what_cannot_be_audited_is_said(group: Page) -> None:
+    group.get_by_label("How many, at most").fill("8")
+    explain(group)
+    group.get_by_role("button", name="Audit these people").click()
+    expect(group.locator("#group-audit").get_by_text("nothing was compared")).to_be_visible(timeout=30_000)
+    choose(group, "Compare the groups of", "sex")
+    group.keyboard.press("Escape")
+    group.get_by_role("button", name="Audit these people").click()
+    expect(group.locator("#group-audit").get_by_text("No groups are chosen")).to_be_visible()
+    group.get_by_label("How many plans").fill("0")
+    group.get_by_role("button", name="Find shared plans").click()
+    expect(group.get_by_text("How many plans: enter a whole number from 1 to 10.")).to_be_visible()

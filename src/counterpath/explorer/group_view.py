@@ -25,6 +25,7 @@ from counterpath.explorer.cohort_results import Side, compare, show
 from counterpath.explorer.cohorts import Cohort
 from counterpath.explorer.figures import FEW, SHARES, changes_figure, measures_figure, shares_figure
 from counterpath.explorer.forms import RuleList, TargetFields, count_error
+from counterpath.explorer.group_audit import GroupAudit
 from counterpath.explorer.state import FeatureConstraint, LoadedModel, RowTable, request_arguments
 from counterpath.utils.errors import InputError
 
@@ -373,6 +374,7 @@ class GroupView:
             if sides is not None and compared is not None:
                 show(*sides, *compared, both)
             results = GroupResults(result, summary, self._on_open)
+            GroupAudit(self._model, result, default_grouping(result.schema))
             await results.regroup()
         self._downloads.offer(result, results.tables)
         self._task.show_idle(f"{total:,} people explained.")

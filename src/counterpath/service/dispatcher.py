@@ -38,7 +38,7 @@ from counterpath.utils.progress import ShouldStop
 
 R = TypeVar("R")
 T = TypeVar("T")
-EXPLAIN, PREDICT = "explain", "predict"
+EXPLAIN, PREDICT, COMPARE = "explain", "predict", "compare"
 _MAX_PREDICTED_ROWS = 4096
 """Rows that are predicted together: enough to keep the model busy, few enough that none of them waits for long."""
 _POLL_SECONDS = 0.05
@@ -322,7 +322,11 @@ class Dispatcher:
                 max_rows=rows,
                 on_batch=partial(lambda kind, stats: self.on_batch(kind, stats), name),
             )
-            for name, rows in ((EXPLAIN, settings.batch), (PREDICT, _MAX_PREDICTED_ROWS))
+            for name, rows in (
+                (EXPLAIN, settings.batch),
+                (PREDICT, _MAX_PREDICTED_ROWS),
+                (COMPARE, _MAX_PREDICTED_ROWS),
+            )
         }
 
     async def explain(self, model: str, rows: pd.DataFrame, request: Request) -> Explanation:
@@ -428,10 +432,18 @@ class Dispatcher:
             )
             return await self._queues[_prediction_queue(explainer)].submit(job)
 
-    async def run(self, model: str, rows: pd.DataFrame, function: Callable[[Explainer, pd.DataFrame], T]) -> T:
+    async def run(
+        self, model: str, rows: pd.DataFrame, function: Callable[[Explainer, pd.DataFrame], T], *, long: bool = False
+    ) -> T:
         """What a function returns for a model and rows, on the thread on which `predict` runs.
 
         Calls with the same function object may be computed as one.
+
+        Args:
+            model: Its name.
+            rows: The rows.
+            function: Of the explainer and the rows.
+            long: Whether it takes seconds: then it has a thread of its own, on a GPU that of explanations.
         """
         explainer = choose("model", model, self.models)
         self._refuse_if_stopping()
@@ -441,7 +453,7 @@ class Dispatcher:
             compute=lambda table, _: function(explainer, table),
             extract=lambda result, first, last: result,
         )
-        return await self._queues[_prediction_queue(explainer)].submit(job)
+        return await self._queues[_prediction_queue(explainer, COMPARE if long else PREDICT)].submit(job)
 
     def check(self, model: str, rows: pd.DataFrame, request: Request) -> None:
         """Raise an error if a request cannot be fulfilled, or none is taken any more."""
@@ -578,9 +590,9 @@ def _narrow(frame: pd.DataFrame, dtypes: Mapping[str, Any]) -> pd.DataFrame:
     return frame.assign(**{name: column for name, column in columns.items() if column.dtype != frame[name].dtype})
 
 
-def _prediction_queue(explainer: Explainer) -> str:
+def _prediction_queue(explainer: Explainer, beside: str = PREDICT) -> str:
     """Which queue takes what may run beside explanations: on a GPU nothing may."""
-    return PREDICT if explainer.models_.rows.device.type == "cpu" else EXPLAIN
+    return beside if explainer.models_.rows.device.type == "cpu" else EXPLAIN
 
 
 def _deadline(time_limit: Number | None) -> Number:

@@ -134,24 +134,24 @@ def _difference(line: Mapping[Any, Any]) -> list[str]:
     label = Markup("{} {}").format(meaning.label, mark) if shown else meaning.label
     matched = "–"
     if line["matched"] == line["matched"]:
-        ends = " to ".join(_short(line[end], form) for end in ("matched_low", "matched_high"))
-        matched = f"{_short(line['matched'], form)} ({ends})"
+        ends = " to ".join(short(line[end], form) for end in ("matched_low", "matched_high"))
+        matched = f"{short(line['matched'], form)} ({ends})"
     return [
         label,
         form(line["mean"]),
         form(line["mean_against"]),
-        f"{_short(line['difference'], form)} ({_short(line['low'], form)} to {_short(line['high'], form)})",
+        f"{short(line['difference'], form)} ({short(line['low'], form)} to {short(line['high'], form)})",
         _interval(line["difference"], line["low"], line["high"], line["mean_against"], shown),
-        _p(line["p"]),
-        _p(line["p_holm"]),
-        _p(line["p_bh"]),
+        p_text(line["p"]),
+        p_text(line["p_holm"]),
+        p_text(line["p_bh"]),
         f"{int(line['pairs']):,}",
         matched,
-        _p(line["matched_p"]),
+        p_text(line["matched_p"]),
     ]
 
 
-def _short(value: float, form: Any) -> str:
+def short(value: float, form: Any) -> str:
     """A difference with its sign, shares in percent points."""
     sign = "+" if value > 0 else "−" if value < 0 else ""
     if form is wording.percent:
@@ -159,7 +159,8 @@ def _short(value: float, form: Any) -> str:
     return f"{sign}{wording.rounded(abs(float(value)), 2)}"
 
 
-def _p(value: float) -> str:
+def p_text(value: float) -> str:
+    """A p as short as it may be read."""
     return "–" if value != value else "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
@@ -193,7 +194,7 @@ def _closing(audit: Audit) -> Sequence[Table]:
                 if line["group value"] == float("inf")
                 else wording.rounded(line["group value"]),
                 wording.rounded(line["others"]),
-                "–" if line["difference"] == float("inf") else _short(line["difference"], wording.rounded),
+                "–" if line["difference"] == float("inf") else short(line["difference"], wording.rounded),
             ]
             for line in lines.to_dict("records")
         ]
@@ -203,21 +204,27 @@ def _closing(audit: Audit) -> Sequence[Table]:
     return tables
 
 
-def _found(audit: Audit) -> dict[str, Any]:
+def found_table(audit: Audit) -> Table | None:
+    """The groups that the tree found and whose difference was shown; None if there are none."""
     shown = audit.found[audit.found["p_holm"] < LEVEL]
     rows = []
     for line in shown[shown["measure"].isin(("found", "within", "l1", "l0"))].to_dict("records"):
         form = MEASURES[str(line["measure"])].form
-        interval = f"{_short(line['low'], form)} to {_short(line['high'], form)}"
+        interval = f"{short(line['low'], form)} to {short(line['high'], form)}"
         cells = [MEASURES[str(line["measure"])].label, f"{line['n']:,}", form(line["mean"]), form(line["mean_against"])]
         rows.append(
-            [str(line["group"]), *cells, f"{_short(line['difference'], form)} ({interval})", _p(line["p_holm"])]
+            [str(line["group"]), *cells, f"{short(line['difference'], form)} ({interval})", p_text(line["p_holm"])]
         )
-    columns = ("group", "measure", "people", "group", "others", "difference (95 % interval)", "p, Holm")
-    return {"table": Table(columns, rows) if rows else None, "tested": len(audit.found)}
+    columns = ("group", "measure", "people", "group", "others", "difference (95 % interval)", "p (Holm)")
+    return Table(columns, rows) if rows else None
 
 
-def _shared(shared: SharedPlans) -> dict[str, Any]:
+def _found(audit: Audit) -> dict[str, Any]:
+    return {"table": found_table(audit), "tested": len(audit.found)}
+
+
+def plan_table(shared: SharedPlans) -> Table:
+    """What each plan asks, who takes it, and what it costs them."""
     rows = [
         [
             str(plan),
@@ -230,23 +237,12 @@ def _shared(shared: SharedPlans) -> dict[str, Any]:
         for plan, line in shared.table.iterrows()
     ]
     columns = ("plan", "what it asks", "take it", "could", "mean cost", "what they need of it, at the median")
-    groups = shared.group_table()
-    by_group = None
-    if groups is not None:
-        lines = [
-            [
-                str(label),
-                f"{int(line['n']):,}",
-                wording.percent(line["coverage"]),
-                wording.rounded(line["mean cost"]),
-                wording.percent(line["alone coverage"]),
-                wording.rounded(line["alone mean cost"]),
-            ]
-            for label, line in groups.iterrows()
-        ]
-        heads = (str(groups.index.name), "people", "served", "mean cost", "served by its own best", "mean cost of that")
-        by_group = Table(heads, lines)
-    curve = [
+    return Table(columns, rows, css="plans")
+
+
+def curve_table(shared: SharedPlans) -> Table:
+    """Whom the first plan serves, the first two, and so on."""
+    rows = [
         [
             str(k),
             wording.percent(line["coverage"], 1),
@@ -255,12 +251,36 @@ def _shared(shared: SharedPlans) -> dict[str, Any]:
         ]
         for k, line in shared.curve.iterrows()
     ]
+    return Table(("plans", "served", "mean cost", "of the best choice, at least"), rows)
+
+
+def served_by_group(shared: SharedPlans) -> Table | None:
+    """Whom of each group the plans serve, and what the best plans for it alone would come to; None without groups."""
+    groups = shared.group_table()
+    if groups is None:
+        return None
+    lines = [
+        [
+            str(label),
+            f"{int(line['n']):,}",
+            wording.percent(line["coverage"]),
+            wording.rounded(line["mean cost"]),
+            wording.percent(line["alone coverage"]),
+            wording.rounded(line["alone mean cost"]),
+        ]
+        for label, line in groups.iterrows()
+    ]
+    heads = (str(groups.index.name), "people", "served", "mean cost", "served by its own best", "mean cost of that")
+    return Table(heads, lines)
+
+
+def _shared(shared: SharedPlans) -> dict[str, Any]:
     return {
         "headline": shared.headline,
-        "table": Table(columns, rows, css="plans"),
-        "curve": Table(("plans", "served", "mean cost", "of the best choice, at least"), curve),
+        "table": plan_table(shared),
+        "curve": curve_table(shared),
         "drawing": _drawn(shared.plot_curve) if len(shared) else "",
-        "groups": by_group,
+        "groups": served_by_group(shared),
         "candidates": shared.settings.get("candidates", 0),
     }
 
