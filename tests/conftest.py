@@ -242,3 +242,19 @@ def model_folder(loans_file: Path, once: Once) -> Path:
 @pytest.fixture(scope="session")
 def fitted(model_folder: Path) -> Explainer:
     return Explainer.load(model_folder, device="cpu")
+
+
+@pytest.fixture(scope="session")
+def houses() -> pd.DataFrame:
+    """Houses and their prices."""
+    random, count = np.random.default_rng(0), 500
+    rooms, age, coast = random.integers(1, 9, count), random.integers(0, 60, count), random.random(count).round(3)
+    price = 20 + 12 * rooms - 0.3 * age + 30 * coast + random.normal(0, 4, count)
+    return pd.DataFrame({"rooms": rooms, "age": age, "coast": coast, "price": price})
+
+
+@pytest.fixture(scope="session")
+def priced(houses: pd.DataFrame, once: Once) -> cp.Explainer:
+    """A regressor of our own of these prices."""
+    schema = cp.Schema(cp.Schema.infer(houses, target="price").features, target_unit="k€")
+    return once("priced", lambda: small().fit(houses, "price", schema=schema), cp.Explainer.save, cp.load)

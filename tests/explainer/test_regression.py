@@ -13,27 +13,11 @@ import counterpath as cp
 from counterpath.data.encoding import Encoder
 from counterpath.models.explained import is_regression
 from counterpath.utils.errors import InputError, RowsError
-from tests.conftest import Once
 from tests.tables import small
 
 from .conftest import shorten_surrogate
 
 FOUND = ("found", "crosses_gap", "implausible")
-
-
-@pytest.fixture(scope="module")
-def houses() -> pd.DataFrame:
-    """Houses and their prices."""
-    random, count = np.random.default_rng(0), 500
-    rooms, age, coast = random.integers(1, 9, count), random.integers(0, 60, count), random.random(count).round(3)
-    price = 20 + 12 * rooms - 0.3 * age + 30 * coast + random.normal(0, 4, count)
-    return pd.DataFrame({"rooms": rooms, "age": age, "coast": coast, "price": price})
-
-
-@pytest.fixture(scope="module")
-def priced(houses: pd.DataFrame, once: Once) -> cp.Explainer:
-    schema = cp.Schema(cp.Schema.infer(houses, target="price").features, target_unit="k€")
-    return once("priced", lambda: small().fit(houses, "price", schema=schema), cp.Explainer.save, cp.load)
 
 
 @pytest.mark.parametrize("method", ["geodesic", "rsgd-c", "sgd", "wachter", "nearest", "face"])
