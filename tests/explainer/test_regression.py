@@ -11,6 +11,7 @@ from sklearn.ensemble import GradientBoostingRegressor
 
 import counterpath as cp
 from counterpath.data.encoding import Encoder
+from counterpath.explorer.figures import description_of, path_figure
 from counterpath.models.explained import is_regression
 from counterpath.utils.errors import InputError, RowsError
 from tests.tables import small
@@ -54,6 +55,28 @@ def test_sentences_say_numbers(priced: cp.Explainer, houses: pd.DataFrame):
     again = priced.explain(rows, target_range=(0, 90))
     assert "The model already predicts" in again.sentences.iloc[0]
     assert "0 to 90 k€ is asked" in again.sentences.iloc[0]
+
+
+def test_nothing_that_is_shown_calls_nearness_a_probability(priced: cp.Explainer, houses: pd.DataFrame, tmp_path: Path):
+    rows = houses[(priced.predict(houses) < 60).to_numpy()].head(3)
+    result = priced.explain(rows, target_range=(90, None))
+    page = result.to_html(tmp_path / "page.html", by="rooms").read_text(encoding="utf-8")
+    assert "wanted: at least 90 k€" in page
+    assert "how near the prediction is to at least 90 k€; 1 is within" in page
+    assert "probability" not in page.lower()
+    label = result.plot_path(rows.index[0]).axes[0].get_ylabel()
+    assert label.split("\n") == ["nearness", "to at least 90 k€"]
+    drawn = path_figure(result, rows.index[0])
+    assert "the nearness to at least 90 k€ goes from 0." in description_of(drawn)
+
+
+def test_methods_are_compared(priced: cp.Explainer, houses: pd.DataFrame):
+    rows = houses[(priced.predict(houses) < 60).to_numpy()].head(4)
+    compared = cp.compare(priced, rows, methods=["geodesic"], target_range=(90, None))
+    assert compared.table().index.tolist() == ["geodesic", "nearest"]
+    assert (compared.table()["flip ratio"] == 1).all()
+    drawn = compared.plot(rows.index[0])
+    assert any(axes.get_ylabel() == "nearness\nto at least 90 k€" for axes in drawn.axes)
 
 
 def test_each_row_may_have_a_range_of_its_own(priced: cp.Explainer, houses: pd.DataFrame):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from counterpath.explainer.explainer import Explainer
+from counterpath.explainer.request import OTHER
 from counterpath.explanation import Explanation, wording
 from counterpath.explanation.summary import comparison_table
 from counterpath.explanation.tables import ALL, numeric_features, path_features
@@ -68,7 +69,7 @@ class Comparison:
         chosen = [choose("method", name, self.results) for name in names]
         first = chosen[0]
         paths = {name: result.path(i) for name, result in zip(names, chosen, strict=True)}
-        target = wording.target_text(first.request, first.schema)
+        (row,) = first._describe([first._position(i, None)])
         return draw_side_by_side(
             first.landscape,
             paths,
@@ -76,7 +77,7 @@ class Comparison:
             numeric_features(first.schema, first.factuals),
             first.schema,
             f"Row {wording.value(i)}, by {len(names)} method{'s' if len(names) != 1 else ''}",
-            (target, first._describe([first._position(i, None)])[0].confidence),
+            (row.measured, row.confidence),
             None if path is None else Path(path),
             with_map=with_map,
         )
@@ -85,10 +86,11 @@ class Comparison:
 def compare(
     explainer: Explainer,
     rows: Any,
-    target_class: Any,
+    target_class: Any = OTHER,
     *,
     methods: Sequence[str] = COMPARED,
     confidence: float | None = None,
+    target_range: tuple[float | None, float | None] | None = None,
     time_limit: float | None = None,
     paths: str = ALL,
 ) -> Comparison:
@@ -101,6 +103,7 @@ def compare(
         methods: Names of methods; "nearest" is added where it is missing: a method that does not beat the
             nearest training row that the model accepts is not worth its time.
         confidence: What the probability of the target must reach; by default what the model itself decides by.
+        target_range: Of a regressor, where what it predicts must lie, as in `Explainer.explain`.
         time_limit: How long each method may search.
         paths: How much of every path to keep, as in `Explainer.explain`; `plot` needs paths or their milestones.
 
@@ -120,7 +123,13 @@ def compare(
     for name in names:
         started = time.monotonic()
         results[name] = explainer.explain(
-            rows, target_class, confidence=confidence, method=name, time_limit=time_limit, paths=paths
+            rows,
+            target_class,
+            confidence=confidence,
+            target_range=target_range,
+            method=name,
+            time_limit=time_limit,
+            paths=paths,
         )
         took[name] = time.monotonic() - started
     return Comparison(results, took)

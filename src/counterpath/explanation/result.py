@@ -470,7 +470,7 @@ class Explanation:
         stops = choose_points(features, self.schema, self._numeric, chosen=self._chosen)[1:]
         number = f", {row.number.lower()}" if self.plans > 1 else ""
         title = f"Row {row.label}{number}: the model predicts {row.before}, and {row.after} at the end"
-        asked = (wording.outcome(row.target), row.confidence)
+        asked = (row.measured, row.confidence)
         points = steps[["step", *PATH_BACK]]
         return figures.draw_path(points, features, self._ranges, self.schema, title, asked, path, stops)
 

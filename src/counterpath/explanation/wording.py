@@ -490,6 +490,11 @@ class Row:
         return f"{probability(self.p_before)} → {probability(self.p_after)}"
 
     @property
+    def measured(self) -> str:
+        """What is known along a path: the probability of the target; of a regressor, how near the prediction is."""
+        return f"nearness to {self.wanted}" if self.wanted else f"probability of {outcome(self.target)}"
+
+    @property
     def brief(self) -> str:
         """What became of the row, in one line."""
         blocked = [f"in the way: {self.binding}"] if self.binding else []

@@ -256,9 +256,9 @@ def path_figure(result: Explanation, i: Any) -> Figure:
     drawn = moving[:MOST_FEATURES]
     steps, probabilities = path["step"].tolist(), path["probability"].tolist()
     milestones = result.milestones(i).iloc[1:]
-    confidence = result._describe([result._position(i, None)])[0].confidence
-    outcome = wording.target_text(result.request, result.schema)
-    panels = [_probability_panel(steps, probabilities, milestones, outcome)]
+    (row,) = result._describe([result._position(i, None)])
+    confidence, measured = row.confidence, row.measured
+    panels = [_probability_panel(steps, probabilities, milestones, measured)]
     if path["uncertainty"].notna().any():
         panels.append(_number_panel(steps, path["uncertainty"], PALETTE[3], _UNCERTAINTY))
     panels += [
@@ -292,7 +292,7 @@ def path_figure(result: Explanation, i: Any) -> Figure:
     size = {"sizex": _CURSOR * (last - first), "sizey": 1, "sizing": "stretch"}
     return stacked(
         panels,
-        f"Path of {steps[-1]} steps: the probability of {outcome} goes from {wording.probability(probabilities[0])} to "
+        f"Path of {steps[-1]} steps: the {measured} goes from {wording.probability(probabilities[0])} to "
         f"{wording.probability(probabilities[-1])}; moving features: "
         f"{wording.listed([titles[name] for name in moving]) or 'none'}.",
         heading=_HEADING,
@@ -325,9 +325,9 @@ def _heading(name: str, *values: str) -> str:
     return f"<b>{label(name, 26)}</b>  {' → '.join(values)}"
 
 
-def _probability_panel(steps: list[int], values: list[float], milestones: pd.DataFrame, outcome: str) -> Panel:
+def _probability_panel(steps: list[int], values: list[float], milestones: pd.DataFrame, measured: str) -> Panel:
     texts = [label(wording.probability(value)) for value in values]
-    traces = [_line(steps, values, RISES, "probability", texts)]
+    traces = [_line(steps, values, RISES, measured.partition(" ")[0], texts)]
     if len(milestones) > 1:
         numbers: dict[str, Any] = {
             "text": [str(number) for number in range(1, len(milestones) + 1)],
@@ -337,7 +337,7 @@ def _probability_panel(steps: list[int], values: list[float], milestones: pd.Dat
         marker = {"size": 18, "color": RISES, "line": {"color": "white", "width": 1.5}}
         at = milestones["step"], milestones["probability"]
         traces.append(scatter(*at, "markers+text", **numbers, marker=marker, hoverinfo="skip", cliponaxis=False))
-    heading = _heading(f"probability of {outcome}", texts[0], texts[-1])
+    heading = _heading(measured, texts[0], texts[-1])
     ticks = {"range": [-0.04, 1.04], "tickvals": [0, 0.5, 1], "showgrid": True, "gridcolor": "#eef1f4"}
     return Panel(heading, _PROBABILITY, tuple(traces), ticks)
 

@@ -113,9 +113,12 @@ class ModelLoader:
         own = explainer.encoder_.decode(explainer.models_.rows) if table is None else table
         rows = RowTable.from_table(explainer, own, training=table is None)
         known = rows.frame[[predicted is not None for predicted in rows.predicted]].head(1)
+        # Of a regressor the highest number that is predicted, so that there is something to search.
+        highest = max((each for each in rows.predicted if each is not None), default=0)
+        asked: dict[str, Any] = {"target_range": (highest, None)} if explainer.models_.explained.numbers else {}
         with track("Warming up", total=2, shown=False) as advance:
             for plans in (1, 2):  # what is made only once is there then: graph, map, compiled code
-                explainer.explain(known, plans=plans)
+                explainer.explain(known, plans=plans, **asked)
                 advance()
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", self.title).strip("-._")[:_LONGEST_NAME] or "model"
         self._dispatcher.models[name] = explainer

@@ -35,7 +35,7 @@ class PathView:
         """Show the path of a plan, from its end."""
         self.clear()
         self._hint.set_visibility(False)
-        self._outcome = plan.outcome
+        self._measured = elements.sentence(plan.row.measured).rstrip(".")
         self._points, self._schema = plan.explanation.path(plan.label), plan.explanation.schema
         self._features = path_features(self._points, self._schema.names)
         steps = self._points["step"].tolist()
@@ -82,9 +82,7 @@ class PathView:
         self._position.set_text(f"Step {index} of {last}{milestone}")
         probability = wording.percent(point["probability"])
         uncertainty = wording.rounded(point["uncertainty"])
-        self._values.set_text(
-            f"Probability of {self._outcome}: {probability} · uncertainty of the generative model: {uncertainty}"
-        )
+        self._values.set_text(f"{self._measured}: {probability} · uncertainty of the generative model: {uncertainty}")
         for feature, (row, cells) in zip(self._schema, self._rows, strict=True):
             values = self._features[feature.name].array
             first, here = values[0], values[index]

@@ -192,7 +192,7 @@ def draw_path(
         ranges: The features that are numbers; each is drawn over this range, widened by the path.
         schema: What people call them.
         title: The heading.
-        asked: The target, in words, and the confidence.
+        asked: What is known along a path, as `Row.measured` has it, and the confidence.
         path: Where to save the figure, if anywhere.
         milestones: Where the steps of a short account of the path end, by position; the numbers of several are drawn.
     """
@@ -223,7 +223,7 @@ def draw_path(
     return fig
 
 
-def _draw_probability(axes: Axes, step: Any, probability: Any, outcome: str, confidence: float) -> None:
+def _draw_probability(axes: Axes, step: Any, probability: Any, measured: str, confidence: float) -> None:
     axes.plot(step, probability, color=_UP, marker=_marker(step), ms=3)
     if confidence == confidence:  # NaN where only the decision counts
         axes.axhline(confidence, color=INK, lw=0.9, ls="--")
@@ -236,7 +236,8 @@ def _draw_probability(axes: Axes, step: Any, probability: Any, outcome: str, con
             fontsize=8,
         )
     axes.set(ylim=(-0.03, 1.03), yticks=(0, 0.5, 1))
-    axes.set_ylabel(f"probability\nof {_cut(outcome)}", rotation=0, ha="right", va="center")
+    what, _, whose = measured.partition(" ")
+    axes.set_ylabel(f"{what}\n{_cut(whose)}", rotation=0, ha="right", va="center")
     _write_end(axes, probability[-1], wording.probability(probability[-1]))
 
 
@@ -378,7 +379,7 @@ def draw_side_by_side(
         numeric: The features that are numbers.
         schema: What people call them.
         title: The heading.
-        asked: The target, in words, and the confidence.
+        asked: What is known along a path, as `Row.measured` has it, and the confidence.
         path: Where to save the figure, if anywhere.
         with_map: Whether to draw the map.
     """
@@ -400,7 +401,9 @@ def draw_side_by_side(
             _draw_method_probability(column[0], name, steps, asked[1])
             changed = sum(_differs(values) for _, values in features[name].iloc[[0, -1]].items())
             column[0].set_title(f"{name}\n{wording.counted(changed, 'feature')} changed", fontsize=9)
-        panels[0, 0].set_ylabel(plain(f"probability\nof {asked[0]}"), rotation=0, ha="right", va="center", fontsize=8)
+        panels[0, 0].set_ylabel(
+            plain("\n".join(asked[0].split(" ", 1))), rotation=0, ha="right", va="center", fontsize=8
+        )
         shares = {name: _shares(steps) for name, steps in paths.items()}
         for row, feature in zip(panels[1:], shown, strict=True):
             values = {name: frame[feature] for name, frame in features.items()}

@@ -160,6 +160,9 @@ def write(
         with_labels(result.summary(each), result.schema) for each in ([by] if isinstance(by, str | pd.Series) else by)
     ]
     sheets = _sheets(result, pages, latent)
+    if result.request.get("target_range") is not None:  # a regressor gives no probabilities
+        comparison = {name: table.drop(columns="confidence", errors="ignore") for name, table in comparison.items()}
+        groups = [table.drop(columns="confidence", errors="ignore") for table in groups]
 
     heading = "Beside other methods" if len(comparison) > 1 else "In numbers"
     sections = [Section(heading, "methods", _methods(comparison, method, result.schema) | {"several": several}, "page")]
@@ -371,7 +374,7 @@ def _provenance(result: Explanation, about: Mapping[str, str]) -> dict[str, Any]
 
 def _overview(result: Explanation, pages: int, unit: str) -> dict[str, Any]:
     """Everybody, a line each; the first of them with a link to their page."""
-    rows = []
+    rows: list[tuple[Any, ...]] = []
     for number, person in enumerate(result._people(MOST_LISTED) if len(result) else [], start=1):
         row = person.first
         names = [change.name for change in row.changes] if row.status.found else []
@@ -386,7 +389,11 @@ def _overview(result: Explanation, pages: int, unit: str) -> dict[str, Any]:
                 person.result,
             )
         )
-    table = Table(("row", "decision", "probability", "what changes", "result"), rows, css="glance")
+    columns = ["row", "decision", "probability", "what changes", "result"]
+    if result.request.get("target_range") is not None:
+        del columns[2]
+        rows = [(*row[:2], *row[3:]) for row in rows]
+    table = Table(columns, rows, css="glance")
     total = result._count
     return {"table": table, "pages": pages, "total": total, "hidden": total - len(rows), "unit": unit}
 
@@ -474,7 +481,9 @@ def _costs(plans: Sequence[Plan], schema: Schema) -> Table | None:
     """What each plan costs, with what the numbers mean."""
     if not plans:
         return None
+    left_out = ("confidence",) if plans[0].row.wanted else ()  # a regressor gives no probabilities
     names = [name for name in MEASURES if any(np.isfinite(plan.measures.get(name, np.nan)) for plan in plans)]
+    names = [name for name in names if name not in left_out]
     heads = [f"plan {plan.row.plan}" if plan.row.is_plan else "value" for plan in plans]
     known = wording.meanings(schema, ROW_MEANINGS)
     shown = [(known[name], [plan.measures[name] for plan in plans]) for name in names]
@@ -546,7 +555,7 @@ def _lines(
     values = path["probability"].to_numpy(float)
     level = None if math.isnan(row.confidence) else row.confidence
     asked = "" if level is None else f", {wording.rounded(level)} asked"
-    name = f"probability of {wording.outcome(row.target)}{asked}"
+    name = f"{row.measured}{asked}"
     if row.wanted:
         name = f"how near the prediction is to {row.wanted}; 1 is within"
     chart = axis.line(values, _PROBABILITIES, "p", level=level) + axis.numbers(values, _PROBABILITIES)
