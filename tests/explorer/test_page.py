@@ -87,6 +87,23 @@ def test_the_decision_follows_the_values_while_they_are_edited(page: Page) -> No
     assert (value(page, "city"), float(value(page, NASTY))) == ("C", 3)
 
 
+def test_an_edit_sends_no_other_field_again(context: BrowserContext, address: str) -> None:
+    """With the value that the server knew a moment ago it would undo what is being typed there."""
+    received: list[str] = []
+    page = context.new_page()
+    page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: received.append(str(frame))))
+    page.goto(address)
+    page.get_by_role("button", name="Find plans").wait_for()
+    page.get_by_text("The model predicts").first.wait_for()
+    expect(page.get_by_role("button", name="Undo", exact=True)).to_have_attribute("aria-disabled", "true")
+    received.clear()
+    number(page, "Value of score").fill("7.25")
+    expect(page.get_by_role("button", name="Undo", exact=True)).to_have_attribute("aria-disabled", "false")
+    page.get_by_text("The model predicts").first.wait_for()
+    assert received
+    assert not [frame for frame in received if '"aria-label":"Value of children"' in frame]
+
+
 def test_impossible_values_are_named_beside_them_and_nothing_is_lost(page: Page) -> None:
     number(page, "Value of score").fill("7.25")
     number(page, "Value of children").fill("2.5")

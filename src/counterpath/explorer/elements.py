@@ -30,10 +30,13 @@ UNEXPECTED = "Something unexpected happened; the terminal has the details."
 def describe(element: E, **props: Any) -> E:
     """Give an element properties: its `role`, or its `aria_label`, which is what it is to those who do not see it.
 
-    Any text will do, unlike in `props`.
+    Any text will do, unlike in `props`. What it has already is not sent again: a field would be sent with the value
+    that it had a moment ago, over what somebody is typing.
     """
     for name, value in props.items():
-        element.props[name.replace("_", "-")] = value
+        attribute = name.replace("_", "-")
+        if attribute not in element.props or element.props[attribute] != value:
+            element.props[attribute] = value
     return element
 
 

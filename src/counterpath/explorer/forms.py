@@ -87,7 +87,15 @@ class TargetFields:
         self.confidence.set_visibility(not self._numbers)
         for each in (self.least, self.most):
             each.set_visibility(self._numbers)
-        for field in (self.target, self.confidence, self.least, self.most):
+        self.robust, self.noise = (
+            ui.number(words, step=5, suffix="%", validation=lambda v: percent_error(v) or None, on_change=on_change)
+            for words in ("Lasts with retrained models", "Survives small deviations")
+        )
+        for each, hint in ((self.robust, "share of them that accept it"), (self.noise, "share of them it survives")):
+            each.props('stack-label placeholder="not asked"')
+            elements.describe(each, hint=hint)
+        self.robust.set_visibility(explainer.models_.family is not None)
+        for field in (self.target, self.confidence, self.least, self.most, self.robust, self.noise):
             field.props(COMPACT)
         self._methods = available_methods(explainer)
         self.method = ui.select(self._methods, label="Method", value=self._methods[0], on_change=on_change)
@@ -101,6 +109,8 @@ class TargetFields:
             "percent": as_integer(self.confidence.value),
             "least": as_integer(self.least.value),
             "most": as_integer(self.most.value),
+            "robust": as_integer(self.robust.value),
+            "noise": as_integer(self.noise.value),
             "method": self.method.value,
         }
 
@@ -109,7 +119,8 @@ class TargetFields:
         for name, control in (("target", self.target), ("method", self.method)):
             if values.get(name) in control.options:
                 control.set_value(values[name])
-        for name, field in (("percent", self.confidence), ("least", self.least), ("most", self.most)):
+        numbers = {"percent": self.confidence, "least": self.least, "most": self.most}
+        for name, field in (numbers | {"robust": self.robust, "noise": self.noise}).items():
             value = values.get(name)
             field.set_value(value if isinstance(value, int | float) else None)
 
@@ -119,7 +130,11 @@ class TargetFields:
         Raises:
             InputError: A field holds what cannot be.
         """
-        asked = {"method": str(self.method.value), **more}
+        if percent_error(self.robust.value) or percent_error(self.noise.value):
+            raise InputError(INVALID)
+        lasting = {"robust": self.robust.value, "noise": self.noise.value}
+        lasting = {name: percent / 100 for name, percent in lasting.items() if percent is not None}
+        asked: dict[str, Any] = {"method": str(self.method.value), **lasting, **more}
         if self._numbers:
             if self.least.value is None and self.most.value is None:
                 raise InputError("Enter the least or the most that is to be predicted.")

@@ -31,7 +31,7 @@ _BADGES = {
     StatusCode.FOUND: ("found", "cp-found"),
     StatusCode.CROSSES_GAP: ("found, across a gap in the data", "cp-gap"),
     StatusCode.IMPLAUSIBLE: ("found, but far from the data", "cp-gap"),
-    StatusCode.FRAGILE: ("found, but it does not last", "cp-gap"),
+    StatusCode.FRAGILE: ("none that lasts", "cp-gap"),
     StatusCode.ALREADY: ("already so", "cp-found"),
 }
 
@@ -112,6 +112,9 @@ class PlanCards:
         now, then = plan.odds
         said = "Prediction" if plan.row.wanted else f"Probability of {plan.outcome}"
         elements.text("p", f"{said}: {now} → {then}", "cp-odds")
+        if plan.row.retrained:
+            accepting, count = plan.row.retrained
+            elements.text("p", f"Accepted by {accepting} of {count} retrained models", "cp-soft")
         with elements.box("ul", "cp-changes", aria_label=f"What changes in plan {number}"):
             for change in plan.row.changes:
                 with ui.element("li"):
@@ -136,7 +139,8 @@ class PlanCards:
 
     def _build_reason(self, plan: Plan) -> None:
         already = plan.row.status is StatusCode.ALREADY
-        self._build_head("Nothing has to change" if already else "No plan was found", plan)
+        fragile = "No plan that lasts was found" if plan.row.status is StatusCode.FRAGILE else "No plan was found"
+        self._build_head("Nothing has to change" if already else fragile, plan)
         elements.text("p", plan.row.sentence if already else plan.row.reason)
         if not plan.row.binding:
             return

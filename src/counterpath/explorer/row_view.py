@@ -148,6 +148,7 @@ class RowView:
                 "percent": None if confidence is None or isinstance(confidence, list | tuple) else 100 * confidence,
                 "least": low,
                 "most": high,
+                **{name: None if asked.get(name) is None else 100 * asked[name] for name in ("robust", "noise")},
             }
         )
         self._plans_field.set_value(1)
@@ -205,9 +206,9 @@ class RowView:
                 self._max_changes.props('stack-label placeholder="any number"')
                 for field in (self._plans_field, self._max_changes):
                     field.props(COMPACT)
-            for field in (self._fields.confidence, self._fields.least, self._fields.most):
-                field.on("keydown.enter", lambda: self._start())
-            for field in (self._plans_field, self._max_changes):
+            asked = self._fields
+            numbers = asked.confidence, asked.least, asked.most, asked.robust, asked.noise
+            for field in (*numbers, self._plans_field, self._max_changes):
                 field.on("keydown.enter", lambda: self._start())
             self._description = elements.text("p", "", "cp-soft")
             self._describe_method()
