@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 import counterpath as cp
 from counterpath.explanation.shared import SharedPlans
@@ -64,6 +65,21 @@ def test_an_explanation_gives_its_own_plans(fitted: cp.Explainer, loans: pd.Data
     assert found.request["lock"] == ["age"]
     with pytest.raises(cp.InputError, match="leave out lock"):
         fitted.shared_plans(result, lock=["age"])
+
+
+def test_rules_and_plausibility_hold_for_everybody_after_their_plan(fitted: cp.Explainer, loans: pd.DataFrame) -> None:
+    rejected = loans[(fitted.predict(loans) == "no").to_numpy()].drop(columns="loan")
+    rule = "age up => income up"
+    found = fitted.shared_plans(rejected, k=3, target_class="yes", rules=[rule], directions={"age": "up"})
+    old, new = found.factuals, found.counterfactuals
+    assert len(new) > 20
+    assert not ((new["age"] > old["age"]) & ~(new["income"] > old["income"])).any()
+    assert (new["age"] >= old["age"]).all()
+    encoder, rows = fitted.encoder_, fitted.models_.rows.double()
+    before, after = (torch.cdist(encoder.encode(each).double(), rows).amin(1) for each in (old, new))
+    held_out = rows[fitted.models_.held_out]
+    apart = torch.cdist(held_out, rows[~fitted.models_.held_out]).amin(1)
+    assert (after <= before.clamp_min(float(apart.quantile(0.99)))).all()
 
 
 def test_what_is_asked_must_make_sense(fitted: cp.Explainer, loans: pd.DataFrame) -> None:
