@@ -18,7 +18,8 @@ SHARDS = 8
 
 
 @pytest.mark.filterwarnings("ignore::counterpath.CounterpathWarning")
-@pytest.mark.parametrize("count", [FEW, pytest.param(ROWS, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [FEW, ROWS])
 def test_ray_and_the_local_engine_write_the_same_to_the_byte_each_row_once(tmp_path: Path, count: int) -> None:
     rows = parquet_file(tmp_path / "rows.parquet", count, row_group=count // 3)
     command = BatchCommand(small_model(tmp_path / "model"), rows, (*OPTIONS, "--shard-rows", str(count // SHARDS)))

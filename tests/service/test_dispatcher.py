@@ -243,7 +243,14 @@ DIFFERENT: list[dict[str, Any]] = [
 """Requests of people who each ask for something else."""
 
 
-@pytest.mark.parametrize("common", [{"paths": "milestones"}, {"paths": "end", "plans": 2}, {"closeness": "l2"}])
+@pytest.mark.parametrize(
+    "common",
+    [
+        {"paths": "milestones"},
+        pytest.param({"paths": "end", "plans": 2}, marks=pytest.mark.slow),
+        pytest.param({"closeness": "l2"}, marks=pytest.mark.slow),
+    ],
+)
 def test_requests_that_ask_for_something_else_are_computed_together_and_as_if_alone(
     explainer: cp.Explainer, table: pd.DataFrame, common: dict[str, Any]
 ) -> None:
