@@ -190,7 +190,7 @@ def _parse_cost(feature: Feature, value: Any) -> Number:
     cost = _finite_number(value)
     if cost is None or cost <= 0:
         raise InputError(
-            f"feature_costs has {value!r} for feature {feature.name!r}; expected a positive number, 1 is usual"
+            f"feature_costs has {value!r} for feature {feature.name!r}; expected a positive number, such as 1"
         )
     return cost
 

@@ -125,7 +125,7 @@ def constraint_fields(
             controls["direction"] = ui.select(_DIRECTIONS, label="Direction", value=BOTH, on_change=on_change)
         if not brief:
             cost = ui.number("Cost of change", value=1, min=0, step=0.5, on_change=on_change)
-            controls["cost"] = elements.describe(cost, hint="1 is usual; 2 is twice as hard")
+            controls["cost"] = elements.describe(cost, hint="1 by default; 2 is twice as hard")
         if not has_ends:
             allowed = ui.select(dict(categories), label="Allowed values", multiple=True, on_change=on_change)
             controls["allowed"] = elements.describe(allowed.classes("cp-full"), hint="none chosen: all are")

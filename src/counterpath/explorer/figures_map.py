@@ -92,7 +92,7 @@ def map_figure(results: Mapping[str, Explanation], i: Any, *, background: Volume
         traces += _path_traces(name, path, above)
     for start in [path.head(1) for path in paths.values()][:1]:
         ring = {"size": 11, "color": "white", "line": {"color": INK, "width": 2}}
-        hover = {"text": ["row as asked"], "hoverinfo": "text", "showlegend": False}
+        hover = {"text": ["now"], "hoverinfo": "text", "showlegend": False}
         traces.append(figures.scatter(start["map_x"], start["map_y"], "markers", marker=ring, **hover))
     x_range, y_range = _square(codes, list(paths.values()))
     remark = f"{first.note[:1].upper()}{first.note[1:]}." + (f" {background.note}" if background is not None else "")
@@ -204,7 +204,7 @@ def _labels(paths: Mapping[str, pd.DataFrame], x_range: list[float]) -> list[dic
         words = [figures.label(name, _NAME_WIDTH) for name in names[:_MOST_NAMES]]
         words += [f"and {len(names) - _MOST_NAMES} more"] if len(names) > _MOST_NAMES else []
         labels.append(_label("<br>".join(words), end, _is_left(end[0], start[0], x_range)))
-    return [*labels, _label("as asked", start, _is_left(start[0], middle[0], x_range))]
+    return [*labels, _label("now", start, _is_left(start[0], middle[0], x_range))]
 
 
 def _is_left(x: float, other: float, x_range: list[float]) -> bool:

@@ -172,7 +172,7 @@ def constraint_error(
     if constraint == FeatureConstraint.default(feature):
         return ""
     if constraint.cost is None or not constraint.cost > 0:
-        return "Invalid cost: enter a number above 0; 1 is usual."
+        return "Invalid cost: enter a number above 0, such as 1."
     low, high = constraint.low, constraint.high
     if isinstance(low, int | float) and isinstance(high, int | float) and low > high:
         return f"Invalid range: the minimum {wording.value(low)} is above the maximum {wording.value(high)}."

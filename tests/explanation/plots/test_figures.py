@@ -71,7 +71,7 @@ def test_a_map_has_a_colour_for_each_class_and_ends_where_the_path_ends(explanat
     fig = make(landscape=make_landscape(classes=9, volume=True)).plot_map(["ann"])
     axes = fig.axes[0]
     _, labels = axes.get_legend_handles_labels()
-    assert labels == [*(f"predicted {label}" for label in range(9)), "row as asked", "counterfactual"]
+    assert labels == [*(f"predicted {label}" for label in range(9)), "now", "counterfactual"]
     codes = [item for item in axes.collections if item.get_label().startswith("predicted")]
     assert [to_hex(item.get_facecolor()[0]) for item in codes[:7]] == [color.lower() for color in PALETTE]
     looks = {(to_hex(item.get_facecolor()[0]), item.get_paths()[0].vertices.shape) for item in codes}

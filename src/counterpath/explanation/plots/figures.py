@@ -349,7 +349,7 @@ def _draw_paths(axes: Axes, paths: pd.DataFrame) -> int:
         x, y = steps["map_x"].to_numpy(float), steps["map_y"].to_numpy(float)
         axes.plot(x, y, color="white", lw=2.6 * size, zorder=2)
         axes.plot(x, y, color=INK, lw=1.2 * size, zorder=3)
-        labels = ("row as asked", "counterfactual") if number == 0 else (None, None)
+        labels = ("now", "counterfactual") if number == 0 else (None, None)
         axes.scatter(x[0], y[0], s=34 * size, facecolor="white", edgecolor=INK, lw=0.9, zorder=4, label=labels[0])
         axes.scatter(x[-1], y[-1], s=95 * size, marker="*", color=INK, lw=0, zorder=5, label=labels[1])
     return len(rows)
@@ -412,7 +412,7 @@ def draw_side_by_side(
             axes.set(xlim=(-0.04, 1.04), xticks=())
         hidden = len(moving) - len(shown)
         note = f"; {hidden} more features move" if hidden else ""
-        below.supxlabel(f"from the row as asked (left) to the counterfactual (right){note}", fontsize=8, color=SOFT)
+        below.supxlabel(f"from now (left) to the counterfactual (right){note}", fontsize=8, color=SOFT)
     return fig
 
 
@@ -433,7 +433,7 @@ def _draw_methods_on_map(
             axes.scatter(group["map_x"], group["map_y"], s=5, color=color, lw=0, rasterized=True, label=text, zorder=1)
     start = next(iter(paths.values())).iloc[0]
     look: Any = {"s": 46, "color": "white", "edgecolor": INK, "lw": 1.3, "zorder": 6}
-    axes.scatter(start["map_x"], start["map_y"], label="row as asked", **look)
+    axes.scatter(start["map_x"], start["map_y"], label="now", **look)
     for under, (name, steps) in zip(reversed(range(len(paths))), paths.items(), strict=True):
         x, y = steps["map_x"].to_numpy(float), steps["map_y"].to_numpy(float)
         width = 1.6 + 1.3 * under  # paths often coincide: what lies under another one is wider
