@@ -11,6 +11,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 
 import counterpath as cp
 from tests.explorer.actions import find, number
+from tests.explorer.conftest import opened
 from tests.explorer.processes import WAIT, run_explorer
 from tests.explorer.test_work import violations
 
@@ -30,10 +31,7 @@ def address(fitted: cp.Explainer, loans: pd.DataFrame, tmp_path_factory: pytest.
 
 @pytest.fixture
 def page(context: BrowserContext, address: str) -> Page:
-    page = context.new_page()
-    page.goto(address)
-    page.get_by_role("button", name="Find plans").wait_for()
-    return page
+    return opened(context, address)
 
 
 def test_plans_last_as_asked_and_say_so(page: Page, pictures: Path) -> None:

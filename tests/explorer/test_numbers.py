@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 import counterpath as cp
+from tests.explorer.conftest import opened
 from tests.explorer.processes import WAIT, run_explorer
 
 pytestmark = pytest.mark.slow
@@ -27,10 +28,7 @@ def address(priced: cp.Explainer, houses: pd.DataFrame, tmp_path_factory: pytest
 
 @pytest.fixture
 def page(context: BrowserContext, address: str) -> Page:
-    page = context.new_page()
-    page.goto(address)
-    page.get_by_role("button", name="Find plans").wait_for()
-    return page
+    return opened(context, address)
 
 
 def test_a_house_gets_a_plan_within_the_range(page: Page, pictures: Path) -> None:

@@ -295,10 +295,12 @@ class RowView:
 
     async def _restore(self) -> None:
         """Show what the address says."""
-        fragment = await elements.ask_browser("location.hash")
+        fragment = str(await elements.ask_browser("location.hash") or "")
         self._address_read = True
+        if not fragment.strip("#"):
+            return  # what somebody did meanwhile, and what is said of it, stays
         with elements.show_errors(self._search.error):
-            parts = from_fragment(str(fragment or ""))
+            parts = from_fragment(fragment)
             if not parts:
                 return
             row = parts.get("row")
