@@ -70,6 +70,17 @@ def test_nothing_that_is_shown_calls_nearness_a_probability(priced: cp.Explainer
     assert "the nearness to at least 90 k€ goes from 0." in description_of(drawn)
 
 
+def test_a_report_on_ranges_of_rows_alone_knows_no_probabilities_either(
+    priced: cp.Explainer, houses: pd.DataFrame, tmp_path: Path
+):
+    rows = houses[(priced.predict(houses) < 60).to_numpy()].head(2)
+    own = pd.DataFrame({"target_low": [80.0, 100.0]}, index=rows.index)
+    page = priced.explain(rows, constraints=own).to_html(tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "wanted: at least 80 k€" in page
+    assert "wanted: at least 100 k€" in page
+    assert "probability" not in page.lower()
+
+
 def test_methods_are_compared(priced: cp.Explainer, houses: pd.DataFrame):
     rows = houses[(priced.predict(houses) < 60).to_numpy()].head(4)
     compared = cp.compare(priced, rows, methods=["geodesic"], target_range=(90, None))

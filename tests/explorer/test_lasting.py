@@ -52,6 +52,22 @@ def test_plans_last_as_asked_and_say_so(page: Page, pictures: Path) -> None:
     page.locator("#plans").screenshot(path=pictures / "lasting-1280.png")
 
 
+def test_where_nothing_lasts_no_plan_is_shown(page: Page) -> None:
+    number(page, "Number of plans").fill("1")
+    number(page, "Lasts with retrained models").fill("93")
+    said = page.get_by_role("heading", name="No plan that lasts was found")
+    for _ in range(10):  # of some people
+        find(page)
+        if said.count():
+            break
+        page.get_by_role("button", name="Next rejected").click()
+    expect(said).to_be_visible()
+    expect(page.get_by_text("none that lasts")).to_be_visible()
+    expect(
+        page.get_by_text(re.compile("Nothing that lasts was found: what comes nearest is accepted by "))
+    ).to_be_visible()
+
+
 def test_what_does_not_last_is_said(page: Page) -> None:
     number(page, "Number of plans").fill("1")
     number(page, "Lasts with retrained models").fill("99")

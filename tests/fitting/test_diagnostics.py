@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
 
 from counterpath.explainer.explainer import Explainer
-from counterpath.fitting.diagnostics import Diagnostics, Quality, diagnose
+from counterpath.fitting.diagnostics import Diagnostics, Quality, _reconstruction, diagnose
 from tests.explainer.conftest import shorten_surrogate
 from tests.tables import LABEL, mixed, small
 
@@ -100,3 +100,18 @@ def test_what_is_decided_is_decided_by_the_threshold(fitted: Explainer) -> None:
     assert told.quality.accuracy == pytest.approx(float((granted == labels.bool())[measured].double().mean()))
     right = [float((granted == labels.bool())[measured & (labels == index)].double().mean()) for index in (0, 1)]
     assert told.accuracy == pytest.approx(sum(right) / 2)
+
+
+@pytest.mark.filterwarnings("ignore:The generative model keeps less:counterpath.utils.errors.CounterpathWarning")
+@pytest.mark.parametrize("dtype", ["boolean", "string", "object", "category"])
+def test_a_gap_in_a_category_is_a_value_that_is_kept_or_not(dtype: str) -> None:
+    random = np.random.default_rng(0)
+    age = random.integers(18, 80, 120)
+    words = np.array([True, False])[age % 2] if dtype == "boolean" else np.array(["a", "b"])[age % 2]
+    column = pd.Series(words).astype(dtype).where(np.arange(120) % 20 == 0)  # hardly anybody has it
+    frame = pd.DataFrame({"age": age, "word": column, "granted": np.where(age > 45, "yes", "no")})
+    explainer = small(epochs=2).fit(frame, "granted")
+    rows = explainer.models_.rows
+    (line,) = _reconstruction(explainer.models_, rows, rows).query("feature == 'word'").to_dict("records")
+    assert line["kept"] == 1
+    assert line["guessing"] == 114 / 120, "nothing is the commonest value"

@@ -37,6 +37,24 @@ def _run(models: dict[str, cp.Explainer], scenario: Callable[[Dispatcher], Await
     return asyncio.run(main())
 
 
+def test_what_takes_long_runs_beside_predictions_and_explanations(explainer: cp.Explainer, table: pd.DataFrame) -> None:
+    started, others_done = threading.Event(), threading.Event()
+
+    def slow(explainer: cp.Explainer, rows: pd.DataFrame) -> bool:
+        started.set()
+        return others_done.wait(60)
+
+    async def scenario(dispatcher: Dispatcher) -> bool:
+        long = asyncio.create_task(dispatcher.run("people", table.head(3), slow, long=True))
+        await asyncio.to_thread(started.wait, 60)
+        await dispatcher.predict("people", table.head(3))
+        await dispatcher.explain("people", table.head(1), Request(target_class="low"))
+        others_done.set()
+        return await long
+
+    assert _run({"people": explainer}, scenario)
+
+
 def _together(
     explainer: cp.Explainer, requests: list[tuple[pd.DataFrame, Request]], as_json: bool = False
 ) -> list[Any]:

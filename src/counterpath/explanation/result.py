@@ -388,6 +388,12 @@ class Explanation:
         each = [own[self._person[position]] for position in positions] if own else None
         return wording.describe_rows(self._frames(positions), self.schema, self.request, classes, each)
 
+    @property
+    def _of_numbers(self) -> bool:
+        """Whether a regressor is explained, which gives no probabilities."""
+        own = self.request.get(ROW_CONSTRAINTS) or ()
+        return any(each.get("target_range") is not None for each in (self.request, *own))
+
     def _people(self, most: int, steps: bool = False, *, rejected_first: bool = False) -> list[Person]:
         """The first people, at least one, whole: with all their plans, and the steps of each if they are wanted.
 

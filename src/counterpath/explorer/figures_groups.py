@@ -5,8 +5,7 @@ from itertools import cycle
 import pandas as pd
 
 from counterpath.explanation import wording
-from counterpath.explanation.plots.groups import MOST_GROUPS
-from counterpath.explanation.plots.style import INK, PALETTE
+from counterpath.explanation.plots.groups import COLORS, MOST_GROUPS
 from counterpath.explorer.figures import (
     FALLS,
     LINE,
@@ -21,7 +20,6 @@ from counterpath.explorer.figures import (
     title,
 )
 
-_COLORS = (PALETTE[4], PALETTE[5], PALETTE[2], PALETTE[3], PALETTE[1], PALETTE[0], INK)
 _DASHES = ("solid", "dash", "dot", "dashdot")
 _GRID = {"showgrid": True, "gridcolor": LINE, "nticks": 6}
 
@@ -36,7 +34,7 @@ def effort_figure(effort: pd.DataFrame) -> Figure:
     if not groups:
         return empty_figure("There are no groups to compare.")
     lines = []
-    for group, color, dash in zip(groups[:MOST_GROUPS], cycle(_COLORS), cycle(_DASHES), strict=False):
+    for group, color, dash in zip(groups[:MOST_GROUPS], cycle(COLORS), cycle(_DASHES), strict=False):
         own = effort[effort["group"] == group]
         look = {"color": color, "dash": dash, "width": 2}
         lines.append(scatter(own["effort"], own["share"], "lines", name=label(group), line=look, hoverinfo="name"))

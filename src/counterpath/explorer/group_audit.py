@@ -1,13 +1,15 @@
 """Of people who were explained: whether the way is equally long for every group, and which few plans serve most."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TypeVar
 
 import pandas as pd
 from nicegui import ui
 
+from counterpath.explainer.explainer import Explainer
 from counterpath.explanation import Explanation, wording
 from counterpath.explanation.audit import FEWEST, LEVEL, MEASURES, Audit
 from counterpath.explanation.report.audit import (
@@ -17,7 +19,7 @@ from counterpath.explanation.report.audit import (
     p_text,
     plan_table,
     served_by_group,
-    short,
+    with_interval,
     write,
 )
 from counterpath.explanation.report.build import Table
@@ -28,6 +30,8 @@ from counterpath.explorer.forms import count_error
 from counterpath.explorer.state import LoadedModel
 from counterpath.utils.errors import InputError
 
+T = TypeVar("T")
+AUDIT_TITLE, SHARED_TITLE = "Is the way equally long for everyone?", "Plans that many people share"
 MOST_PLANS = 10
 """How many shared plans may be asked for: more are no summary any more."""
 _PLANS = 3
@@ -56,12 +60,12 @@ class GroupAudit:
         self._audit: Audit | None = None
         self._shared: SharedPlans | None = None
         names = wording.titles(result.schema)
-        with elements.section("group-audit", "Is the way equally long for everyone?", _AUDITED):
+        with elements.section("group-audit", AUDIT_TITLE, _AUDITED):
             with ui.element("div").classes("cp-fields"):
                 self._by = ui.select(names, label="Compare the groups of", value=[by], multiple=True)
             self._auditing = elements.TaskControls("Audit these people", self._run_audit, stop_name="Stop auditing")
             self._audited = elements.box("div", "cp-stack", aria_live="polite")
-        with elements.section("group-shared", "Plans that many people share", _SHARED):
+        with elements.section("group-shared", SHARED_TITLE, _SHARED):
             with ui.element("div").classes("cp-fields"):
                 self._plans = ui.number(
                     "How many plans", value=_PLANS, step=1, validation=lambda n: count_error(n, MOST_PLANS) or None
@@ -78,42 +82,42 @@ class GroupAudit:
         if not by:
             raise InputError("no groups are chosen; choose one feature at least whose groups are compared")
         self._auditing.show_busy("Comparing and testing …")
-        made = await self._computed(lambda explainer, result: explainer.audit(result, by=by))
-        self._audit = made
-        self._audited.clear()
-        with self._audited:
-            _show_audit(made)
-        self._download.set_visibility(True)
+        self._audit = await self._computed(lambda explainer, result: explainer.audit(result, by=by))
+        self._show(self._audited, _show_audit, self._audit)
         self._auditing.show_idle("Audited.")
 
     async def _run_shared(self) -> None:
         wrong = count_error(self._plans.value, MOST_PLANS)
         if wrong:
             raise InputError(f"How many plans: {wrong[:1].lower()}{wrong[1:]}")
-        count, by = int(self._plans.value), [str(name) for name in self._by.value or ()][:1]
+        count, by = int(self._plans.value), next(iter(self._by.value or ()), None)
         self._sharing.show_busy("Trying plans on everybody …")
-        made = await self._computed(
-            lambda explainer, result: explainer.shared_plans(result, count, by=by[0] if by else None)
-        )
-        self._shared = made
-        self._served.clear()
-        with self._served:
-            _show_shared(made)
-        self._download.set_visibility(True)
+        self._shared = await self._computed(lambda explainer, result: explainer.shared_plans(result, count, by=by))
+        self._show(self._served, _show_shared, self._shared)
         self._sharing.show_idle("Done.")
 
-    async def _computed(self, function: Any) -> Any:
+    async def _computed(self, function: Callable[[Explainer, Explanation], T]) -> T:
         """What a function of the explainer and the explanation returns, beside everybody else's requests."""
-        rows, result = self._result.factuals, self._result
+        result = self._result
         return await self._model.dispatcher.run(
-            self._model.name, rows, lambda explainer, _: function(explainer, result), long=True
+            self._model.name, result.factuals, lambda explainer, _: function(explainer, result), long=True
         )
 
-    def _save(self) -> None:
+    def _show(self, outer: ui.element, build: Callable[[T], None], made: T) -> None:
+        outer.clear()
+        with outer:
+            build(made)
+        self._download.set_visibility(True)
+
+    async def _save(self) -> None:
+        with elements.show_errors(self._auditing.error):
+            ui.download.content(await asyncio.to_thread(self._page), "audit.html", "text/html")
+
+    def _page(self) -> bytes:
+        """The report of what there is."""
+        title = AUDIT_TITLE if self._audit is not None else SHARED_TITLE
         with TemporaryDirectory() as folder:
-            path = Path(folder) / "audit.html"
-            write(path, "Is the way equally long for everyone?", audit=self._audit, shared=self._shared)
-            ui.download.content(path.read_bytes(), "audit.html", "text/html")
+            return write(Path(folder) / "audit.html", title, audit=self._audit, shared=self._shared).read_bytes()
 
 
 def _show_audit(made: Audit) -> None:
@@ -142,23 +146,17 @@ def _show_audit(made: Audit) -> None:
 def difference_table(differences: pd.DataFrame) -> Table:
     """One line for each comparison and measure: both means, the difference with its interval, and p."""
     rows = [
-        [f"{line['by']}: {line['group']} against {line['against']}", *_difference(line)]
+        [
+            f"{line['by']}: {line['group']} against {line['against']}",
+            MEASURES[str(line["measure"])].label,
+            *(MEASURES[str(line["measure"])].form(line[name]) for name in ("mean", "mean_against")),
+            with_interval(line),
+            p_text(line["p_holm"]),
+        ]
         for line in differences.to_dict("records")
         if line["difference"] == line["difference"]
     ]
     return Table(("groups", "measure", "group", "others", "difference (95 % interval)", "p (Holm)"), rows)
-
-
-def _difference(line: Mapping[Any, Any]) -> list[str]:
-    meaning = MEASURES[str(line["measure"])]
-    ends = f"{short(line['low'], meaning.form)} to {short(line['high'], meaning.form)}"
-    return [
-        meaning.label,
-        meaning.form(line["mean"]),
-        meaning.form(line["mean_against"]),
-        f"{short(line['difference'], meaning.form)} ({ends})",
-        p_text(line["p_holm"]),
-    ]
 
 
 def _show_shared(made: SharedPlans) -> None:

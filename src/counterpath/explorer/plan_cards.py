@@ -35,6 +35,12 @@ _BADGES = {
     StatusCode.ALREADY: ("already so", "cp-found"),
 }
 
+_NO_PLAN = {
+    StatusCode.ALREADY: "Nothing has to change",
+    StatusCode.FRAGILE: "No plan that lasts was found",
+}
+"""The headings of cards whose sentence says more than the reason."""
+
 
 class PlanCards:
     """A card for each plan; or why there is none.
@@ -138,10 +144,9 @@ class PlanCards:
             elements.button("Bookmark", lambda: self._on_bookmark(plan), "flat dense", f"Bookmark plan {number}")
 
     def _build_reason(self, plan: Plan) -> None:
-        already = plan.row.status is StatusCode.ALREADY
-        fragile = "No plan that lasts was found" if plan.row.status is StatusCode.FRAGILE else "No plan was found"
-        self._build_head("Nothing has to change" if already else fragile, plan)
-        elements.text("p", plan.row.sentence if already else plan.row.reason)
+        title = _NO_PLAN.get(plan.row.status)
+        self._build_head(title or "No plan was found", plan)
+        elements.text("p", plan.row.sentence if title else plan.row.reason)
         if not plan.row.binding:
             return
         elements.text("p", f"In the way: {plan.row.binding}.", "cp-soft")

@@ -9,7 +9,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from counterpath.explanation.plots.style import INK, PALETTE, figure, plain
 
-_COLORS = (PALETTE[4], PALETTE[5], PALETTE[2], PALETTE[3], PALETTE[1], PALETTE[0], INK)
+COLORS = (PALETTE[4], PALETTE[5], PALETTE[2], PALETTE[3], PALETTE[1], PALETTE[0], INK)
 """Dark ones first: thin lines in pale colours are lost on paper."""
 _DASHES = ("-", "--", ":", "-.")
 MOST_GROUPS = 7
@@ -29,7 +29,7 @@ def draw_effort(effort: pd.DataFrame, path: str | Path | None = None) -> Figure:
         for axes, name in zip(panels, names, strict=False):
             lines = effort[effort["by"] == name]
             groups = list(dict.fromkeys(lines["group"]))[:MOST_GROUPS]
-            for group, color, dash in zip(groups, cycle(_COLORS), cycle(_DASHES), strict=False):
+            for group, color, dash in zip(groups, cycle(COLORS), cycle(_DASHES), strict=False):
                 own = lines[lines["group"] == group]
                 axes.plot(own["effort"], own["share"], color=color, ls=dash, lw=1.8, label=plain(str(group)))
             axes.set(ylim=(0, 1.02), ylabel="share of the group", title=plain(f"By {name}"))

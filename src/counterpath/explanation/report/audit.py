@@ -134,13 +134,13 @@ def _difference(line: Mapping[Any, Any]) -> list[str]:
     label = Markup("{} {}").format(meaning.label, mark) if shown else meaning.label
     matched = "–"
     if line["matched"] == line["matched"]:
-        ends = " to ".join(short(line[end], form) for end in ("matched_low", "matched_high"))
-        matched = f"{short(line['matched'], form)} ({ends})"
+        ends = " to ".join(_short(line[end], form) for end in ("matched_low", "matched_high"))
+        matched = f"{_short(line['matched'], form)} ({ends})"
     return [
         label,
         form(line["mean"]),
         form(line["mean_against"]),
-        f"{short(line['difference'], form)} ({short(line['low'], form)} to {short(line['high'], form)})",
+        with_interval(line),
         _interval(line["difference"], line["low"], line["high"], line["mean_against"], shown),
         p_text(line["p"]),
         p_text(line["p_holm"]),
@@ -151,12 +151,19 @@ def _difference(line: Mapping[Any, Any]) -> list[str]:
     ]
 
 
-def short(value: float, form: Any) -> str:
+def _short(value: float, form: Any) -> str:
     """A difference with its sign, shares in percent points."""
     sign = "+" if value > 0 else "−" if value < 0 else ""
     if form is wording.percent:
         return f"{sign}{abs(100 * value):.1f} pp"
     return f"{sign}{wording.rounded(abs(float(value)), 2)}"
+
+
+def with_interval(line: Mapping[Any, Any]) -> str:
+    """A difference with its 95 % interval."""
+    form = MEASURES[str(line["measure"])].form
+    difference, low, high = (_short(line[name], form) for name in ("difference", "low", "high"))
+    return f"{difference} ({low} to {high})"
 
 
 def p_text(value: float) -> str:
@@ -194,7 +201,7 @@ def _closing(audit: Audit) -> Sequence[Table]:
                 if line["group value"] == float("inf")
                 else wording.rounded(line["group value"]),
                 wording.rounded(line["others"]),
-                "–" if line["difference"] == float("inf") else short(line["difference"], wording.rounded),
+                "–" if line["difference"] == float("inf") else _short(line["difference"], wording.rounded),
             ]
             for line in lines.to_dict("records")
         ]
@@ -210,11 +217,8 @@ def found_table(audit: Audit) -> Table | None:
     rows = []
     for line in shown[shown["measure"].isin(("found", "within", "l1", "l0"))].to_dict("records"):
         form = MEASURES[str(line["measure"])].form
-        interval = f"{short(line['low'], form)} to {short(line['high'], form)}"
         cells = [MEASURES[str(line["measure"])].label, f"{line['n']:,}", form(line["mean"]), form(line["mean_against"])]
-        rows.append(
-            [str(line["group"]), *cells, f"{short(line['difference'], form)} ({interval})", p_text(line["p_holm"])]
-        )
+        rows.append([str(line["group"]), *cells, with_interval(line), p_text(line["p_holm"])])
     columns = ("group", "measure", "people", "group", "others", "difference (95 % interval)", "p (Holm)")
     return Table(columns, rows) if rows else None
 

@@ -160,7 +160,7 @@ def write(
         with_labels(result.summary(each), result.schema) for each in ([by] if isinstance(by, str | pd.Series) else by)
     ]
     sheets = _sheets(result, pages, latent)
-    if result.request.get("target_range") is not None:  # a regressor gives no probabilities
+    if result._of_numbers:
         comparison = {name: table.drop(columns="confidence", errors="ignore") for name, table in comparison.items()}
         groups = [table.drop(columns="confidence", errors="ignore") for table in groups]
 
@@ -390,7 +390,7 @@ def _overview(result: Explanation, pages: int, unit: str) -> dict[str, Any]:
             )
         )
     columns = ["row", "decision", "probability", "what changes", "result"]
-    if result.request.get("target_range") is not None:
+    if result._of_numbers:
         del columns[2]
         rows = [(*row[:2], *row[3:]) for row in rows]
     table = Table(columns, rows, css="glance")

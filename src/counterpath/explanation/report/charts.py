@@ -149,7 +149,7 @@ class Map:
         dot = '<path d="M5 5h.1" stroke="{}" stroke-width="7" stroke-linecap="{}"/>'
         names = [f"predicted {wording.class_text(self.schema, label)}" for label, *_ in self._classes]
         signs = [(dot.format(*look), name) for name, (_, _, *look) in zip(names, self._classes, strict=True)]
-        signs += [(_start("5,5"), "now"), (_end("5,5"), "with the changes")]
+        signs += [(_start("5,5"), "now"), (_end("5,5"), "counterfactual")]
         items = "".join(
             f'<span><svg viewBox="0 0 10 10" aria-hidden="true">{sign}</svg>{escape(text)}</span>'
             for sign, text in signs
