@@ -7,8 +7,9 @@
 `choose` compares candidates on a quarter of the training rows, with seeds from 100 on; `report` runs the settings as
 they are frozen in `experiments.tabular`, the same with one departure from the appendix taken back at a time, with other
 dampings, which is the trade-off between flips and distances, and the appendix to the letter. Each seed and setting is
-one line of JSON, and what is in the file already is not run again. Models are trained once for all dampings, and the
-mean of a VAE once for all settings that share it. `table` prints medians and ranges over these seeds of a file.
+one line of JSON, and what is in the file already is not run again. Under one seed encoder, mean and classifier are
+trained once for all settings that share them, so that a line differs from the frozen one by what it names. `table`
+prints medians and ranges over these seeds of a file.
 """
 
 import argparse
@@ -32,6 +33,7 @@ from counterpath.experiments.tabular import (
     describe_rbf,
     measure_optimizers,
     timed,
+    with_settings,
 )
 from counterpath.models.calibration import calibrate
 from counterpath.models.training import Run
@@ -55,47 +57,47 @@ def candidates(settings: Settings) -> dict[str, Settings]:
 
 def departures(settings: Settings, printed: Settings) -> dict[str, Settings]:
     """The frozen settings; with each departure from the appendix taken back, one at a time; and the appendix."""
-    named = {"frozen": settings}
-    for name in ("latent_dim", "centers", "damping"):
-        if getattr(settings, name) != getattr(printed, name):
-            named[f"{name} as printed"] = replace(settings, **{name: getattr(printed, name)})
-    sigma = {name: getattr(printed, name) for name in ("bandwidth", "tied", "noise")}
-    curve = {f"damping {each:g}": replace(settings, damping=each) for each in DAMPINGS if each != settings.damping}
-    return {
-        **named,
-        **curve,
-        "bandwidth, weights and noise as printed": replace(settings, **sigma),
-        "as printed": printed,
+    groups = {
+        "bandwidth, weights and noise": ("bandwidth", "tied", "noise"),
+        "classifier": ("classifier_learning_rate", "positive_weight"),
+        "centers": ("centers",),
+        "bandwidth": ("bandwidth",),
+        "weights": ("tied",),
+        "noise": ("noise",),
     }
+    named = {"frozen": settings}
+    for name, fields in groups.items():
+        taken_back = replace(settings, **{each: getattr(printed, each) for each in fields})
+        if taken_back != settings:
+            named[f"{name} as printed"] = taken_back
+    curve = {f"damping {each:g}": replace(settings, damping=each) for each in DAMPINGS if each != settings.damping}
+    return {**named, "as printed": printed, **curve}
 
 
 def lines(
-    data: str,
-    seed: int,
-    size: Preset,
-    work: Path,
-    mode: str,
-    done: set[tuple[str, int]],
-    only: str | None,
-    device: torch.device,
+    data: str, seed: int, size: Preset, mode: str, done: set[tuple[str, int]], only: str | None, device: torch.device
 ) -> Iterator[dict]:
     """Measure one seed with every setting that has not been."""
-    built: dict[Settings, tuple[Study, float]] = {}
-    dataset = load(EXPERIMENTS[data])
+    dataset, run = load(EXPERIMENTS[data]), Run(seed=seed, progress=False)
     frozen, printed = SETTINGS[dataset.name], AS_PRINTED[dataset.name]
     named = candidates(frozen) if mode == "choose" else departures(frozen, printed)
+    bases: dict[int, tuple[Settings, Study, float]] = {}
+    built: dict[Settings, tuple[Study, float]] = {}
     for name, settings in named.items():
         if (name, seed) in done or (only is not None and name not in only.split(";")):
             continue
-        undamped = replace(settings, damping=0.0)
-        shapes = f"{settings.latent_dim}-{settings.centers}-{settings.tied}"
-        kind = f"{shapes}-{settings.classifier_learning_rate:g}-{settings.positive_weight}"
-        run = Run(seed=seed, checkpoint=work / data / mode / f"{seed}-{kind}", progress=False)
-        if undamped not in built:
-            for stale in run.checkpoint.glob("vae-uncertainty*"):  # of other settings with the same mean
-                stale.unlink()
-            built[undamped] = timed(build, dataset, size, run, device, settings, validation=mode == "choose")
-        study, seconds = built[undamped]
+        if settings.latent_dim not in bases:
+            base = replace(frozen, latent_dim=settings.latent_dim)
+            bases[settings.latent_dim] = (
+                base,
+                *timed(build, dataset, size, run, device, base, validation=mode == "choose"),
+            )
+        base, study, seconds = bases[settings.latent_dim]
+        undamped = replace(settings, damping=base.damping)
+        if undamped != base:
+            if undamped not in built:
+                built[undamped] = timed(with_settings, study, undamped, base, size, run)
+            study, seconds = built[undamped]
         figures, searched = timed(measure_optimizers, study, settings.damping)
         calibration = calibrate(study.vae, study.data.train, study.data.test[:1000])
         yield {
@@ -144,7 +146,6 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--anneal", action="store_true", help="fewer epochs with a rate that falls to nothing")
     parser.add_argument("--settings", help="only these, separated by semicolons")
-    parser.add_argument("--work", type=Path, default=Path("out/paper-seeds"))
     parser.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args()
     device, seeds = resolve_device(asked.device), [int(seed) for seed in asked.seeds.split(",")]
@@ -157,7 +158,7 @@ def main() -> None:
         return
     done = {(line["setting"], line["seed"]) for line in known if line["data"] == asked.data}
     for seed in seeds:
-        for line in lines(asked.data, seed, size, asked.work, asked.mode, done, asked.settings, device):
+        for line in lines(asked.data, seed, size, asked.mode, done, asked.settings, device):
             with asked.out.open("a") as file:
                 file.write(json.dumps(line) + "\n")
             print(json.dumps(line), flush=True)

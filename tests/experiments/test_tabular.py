@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -9,7 +10,7 @@ from counterpath.data import datasets
 from counterpath.data.datasets import Dataset, load
 from counterpath.experiments import tables, tabular
 from counterpath.experiments.tables import THRESHOLDS
-from counterpath.experiments.tabular import AS_PRINTED, EncodedData, Preset, Settings, build, reproduce
+from counterpath.experiments.tabular import AS_PRINTED, EncodedData, Preset, Settings, build, reproduce, with_settings
 from counterpath.explanation.plots import style
 from counterpath.models.training import Run
 from counterpath.utils import devices
@@ -190,3 +191,20 @@ def test_as_printed_is_the_appendix(patched: object, tmp_path: Path) -> None:
     assert not precision.tied
     assert (precision.bandwidth == 0.01).all()
     assert len(precision.centers) == 200
+
+
+def test_a_setting_is_taken_back_alone() -> None:
+    data, run, known = _small("adult-carla"), Run(seed=100, progress=False), Settings(50, 1e-2, 1.5, 5e-3)
+    study = build(data, TINY, run, torch.device("cpu"), known)
+    other_sigma = with_settings(study, replace(known, bandwidth=0.01), known, TINY, run)
+    other_classifier = with_settings(study, replace(known, positive_weight=1.0), known, TINY, run)
+    x, z = study.factual, study.vae.encode(study.factual)
+    assert torch.equal(other_sigma.factual, x)
+    assert torch.equal(other_sigma.vae.encode(x), z)
+    assert torch.equal(other_sigma.vae.decode(z), study.vae.decode(z))
+    assert not torch.allclose(other_sigma.vae.uncertainty(z), study.vae.uncertainty(z))
+    assert torch.equal(other_classifier.vae.uncertainty(z), study.vae.uncertainty(z))
+    assert not torch.allclose(other_classifier.classifier(x), study.classifier(x))
+    assert bool((other_classifier.classifier(other_classifier.factual) <= 0).all())
+    fitted_so = build(data, TINY, run, torch.device("cpu"), replace(known, positive_weight=1.0))
+    torch.testing.assert_close(fitted_so.classifier(x), other_classifier.classifier(x))

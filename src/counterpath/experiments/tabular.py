@@ -265,15 +265,32 @@ def vae_of(models: Models) -> VAE:
 
 def fit_models(rows: EncodedData, settings: Settings, size: Preset, run: Run) -> Models:
     """Classifier and VAE as training leaves them, with their BatchNorm layers."""
+    vae = fit_vae(
+        rows.train,
+        settings.latent_dim,
+        uncertainty=settings.uncertainty,
+        centers=settings.centers,
+        tied=settings.tied,
+        training=_training(settings, size),
+        run=run,
+    )
+    return SearchModels(fit_judged(rows, settings, run), vae)
+
+
+def fit_judged(rows: EncodedData, settings: Settings, run: Run) -> Classifier:
+    """The classifier of these settings: the model under explanation."""
     balance = float((rows.train_labels == 0).sum() / (rows.train_labels == 1).sum())
-    classifier = fit_classifier(
+    return fit_classifier(
         rows.train,
         rows.train_labels,
         learning_rate=settings.classifier_learning_rate,
         class_weights=(1.0, balance if settings.positive_weight is None else settings.positive_weight),
         run=run,
     )
-    training = VAETraining(
+
+
+def _training(settings: Settings, size: Preset) -> VAETraining:
+    return VAETraining(
         mean_epochs=size.mean_epochs,
         learning_rate=2e-3 if size.anneal else 1e-3,
         anneal=size.anneal,
@@ -282,16 +299,38 @@ def fit_models(rows: EncodedData, settings: Settings, size: Preset, run: Run) ->
         bandwidth=settings.bandwidth,
         noise=settings.noise,
     )
-    vae = fit_vae(
-        rows.train,
-        settings.latent_dim,
-        uncertainty=settings.uncertainty,
-        centers=settings.centers,
-        tied=settings.tied,
-        training=training,
-        run=run,
-    )
-    return SearchModels(classifier, vae)
+
+
+def with_settings(study: Study, settings: Settings, known: Settings, size: Preset, run: Run) -> Study:
+    """A study with other settings of the classifier or of σ: what they do not concern is kept as it was trained.
+
+    Args:
+        study: Fitted with the `known` settings.
+        settings: Others, with codes as wide.
+        known: Those of the study.
+        size: Of the experiment.
+        run: Seed and progress.
+    """
+    rows, vae, classifier = study.data, study.vae, study.classifier
+    judged = "classifier_learning_rate", "positive_weight"
+    if any(getattr(settings, name) != getattr(known, name) for name in judged):
+        classifier = fit_judged(rows, settings, replace(run, checkpoint=None))
+    sigma = "centers", "bandwidth", "tied", "noise", "std_learning_rate"
+    if any(getattr(settings, name) != getattr(known, name) for name in sigma):
+        training = _training(settings, size)
+        vae = _with_sigma(
+            study, RBF(vae.latent, rows.train.shape[-1], settings.centers, tied=settings.tied), training, run
+        )
+    models = SearchModels(classifier, vae).folded()
+    return replace(study, models=models, factual=rows.correctly_rejected(models.classifier)[: size.factuals])
+
+
+def _with_sigma(study: Study, precision: RBF, training: VAETraining, run: Run) -> VAE:
+    """The study's VAE, its uncertainty fitted anew."""
+    vae, train = vae_of(study.models.folded()), study.data.train
+    vae.precision = precision.to(train)
+    fit_uncertainty(vae, train, training=training, run=replace(run, checkpoint=None))
+    return vae
 
 
 def local_search(
@@ -607,11 +646,10 @@ def _calibrate(study: Study, vae: VAE) -> Calibration:
 
 def _measure_bandwidth(study: Study, size: Preset, run: Run, bandwidth: float, damping: float) -> Measured:
     """Validity and squared LD after 150 steps, with the uncertainty fitted anew at a bandwidth."""
-    vae, train = vae_of(study.models.folded()), study.data.train
-    old = vae.precision
-    vae.precision = RBF(vae.latent, train.shape[-1], len(old.centers), zeta=old.zeta).to(train)
+    old = study.vae.precision
+    precision = RBF(study.vae.latent, study.data.train.shape[-1], len(old.centers), zeta=old.zeta)
     training = VAETraining(std_epochs=size.curve_epochs, std_learning_rate=0.01, bandwidth=bandwidth)
-    fit_uncertainty(vae, train, training=training, run=replace(run, checkpoint=None))
+    vae = _with_sigma(study, precision, training, run)
     sigma_share = torch.tensor(_calibrate(study, vae).sigma_share)
     return _measure_ends(study, vae, size.curve_factuals, damping) | {"sigma_share": sigma_share}
 
