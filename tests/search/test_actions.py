@@ -77,6 +77,24 @@ def test_any_paths_lead_to_the_cheapest_actions(problem: Problem) -> None:
     assert torch.equal(led.x[led.row.diff(prepend=torch.tensor([-1])) != 0], within.factual)
 
 
+def test_an_effect_is_kept_where_what_follows_would_harm(problem: Problem) -> None:
+    encoder, own = problem.feasible.encoder, problem.feasible.factual
+    slope = torch.tensor([3.0, 2.5, 1.0])
+    lacking = -OFFSET - own @ slope
+    some = (lacking > 0) & (lacking < 1)  # who gets there before the cause ends
+    assert int(some.sum()) > 5
+    made = problem_of(encoder, own, linear(slope, OFFSET), own[some], share=None)
+    causes = parse_causes(SCHEMA, ["effect = -0.3 * cause"])  # which alone gains 3 - 0.3 · 2.5 = 2.25 for each unit
+    assert causes is not None
+    within = FeasibleSet.of(encoder, own[some], effects=Effects.fit(encoder, own, causes))
+    made = replace(made, feasible=within)
+    row = torch.arange(len(within)).repeat_interleave(2)
+    x = torch.stack([own[some], torch.ones_like(own[some])], 1).flatten(0, 1)
+    paths = made.paths(row, x, torch.full((len(within),), StopReason.CONFIDENCE_REACHED))
+    led = cheapest_actions(made.validator, within, paths)
+    assert (within.cost(led.x[led.last]) <= 1.005 * lacking[some] / 3 + 3e-4).all()
+
+
 def test_what_follows_is_brought_anew_when_a_cause_moves_back(problem: Problem) -> None:
     within, admissible = problem.feasible, Admissible.of(problem)
     row = torch.arange(len(within))

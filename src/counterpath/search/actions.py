@@ -3,10 +3,12 @@
 A path through the data changes features together. Where some of these follow from others, the same decision may take
 fewer actions: one feature is changed, its effects do the rest. So every feature by itself and every pair of them is
 tried, over all that costs no more than what is known and then more finely around the best, and what costs least is
-taken if it is as plausible as real rows are, or as the end that was found.
+taken if it is as plausible as real rows are, or as the end that was found. At last one action of a pair is moved along
+while the other one is as small as it can be at each of its values, which is found by bisection: what costs least lies
+where validity ends, and mostly between the points of any grid.
 """
 
-from itertools import combinations
+from itertools import combinations, permutations
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -22,6 +24,9 @@ _ONE, _TWO = 65, 13
 _ROUNDS = 4  # of looking more finely around the best: each is four times as fine, so the last is at 0.1 % of the cost
 _FEATURES = 8  # whose pairs are tried: those that do most by themselves; 28 pairs
 _FINER = 4.0
+_BISECTED = 4  # features of whose pairs the one is bisected for many values of the other: 12 pairs
+_HALVINGS = 8  # of the one: it is known to within 1/256 of what is affordable
+_TURNS = 3  # of looking more finely around the best value of the other
 _AT_ONCE = 512  # people whose actions are tried at the same time: up to 256 rows each
 _LINE = 8  # steps of the path to an end, before it is staged
 
@@ -53,8 +58,12 @@ def cheapest_actions(validator: Validator, feasible: FeasibleSet, paths: Paths) 
         best, cost, seen = _over(validator, feasible, features, _ONE, free, limit, best, cost)
         gains[:, features[0]] = seen
     ranked = gains.amax(0).argsort(descending=True).tolist()[:_FEATURES]
-    for pair in combinations([feature for feature in ranked if (feature,) in singles], 2):
+    ranked = [feature for feature in ranked if (feature,) in singles]
+    for pair in combinations(ranked, 2):
         best, cost, _ = _over(validator, feasible, pair, _TWO, free, limit, best, cost)
+    for kept, other in permutations(ranked[:_BISECTED], 2):
+        if feasible.encoder.axes[other].width == 1:
+            best, cost = _bisected(validator, feasible, (kept, other), free, limit, best, cost)
     better = (cost < start).nonzero()[:, 0]
     if len(better) == 0:
         return paths
@@ -115,11 +124,78 @@ def _over(
         going, found = going[better], x[index[better]]
         best, cost = best.index_copy(0, going, found), cost.index_copy(0, going, price[better])
         for (low, high), part in zip(spans, parts, strict=True):
-            if low.shape[1] == 1:  # more finely around the best; categories are all tried each time
-                half = (high[going] - low[going]) / (2 * _FINER)
-                low[going] = (found[:, part] - half).maximum(feasible.lower[going][:, part])
-                high[going] = (found[:, part] + half).minimum(feasible.upper[going][:, part])
+            if low.shape[1] == 1:  # categories are all tried each time
+                _around(feasible, part, low, high, going, found)
     return best, cost, seen
+
+
+def _around(
+    feasible: FeasibleSet, part: slice, low: Tensor, high: Tensor, rows: Int[Tensor, "m"], found: Float[Tensor, "m D"]
+) -> None:
+    """Look more finely around the best from now on: between what a feature of some rows is tried."""
+    half = (high[rows] - low[rows]) / (2 * _FINER)
+    low[rows] = (found[:, part] - half).maximum(feasible.lower[rows][:, part])
+    high[rows] = (found[:, part] + half).minimum(feasible.upper[rows][:, part])
+
+
+def _bisected(
+    validator: Validator,
+    feasible: FeasibleSet,
+    pair: tuple[int, int],
+    free: Bool[Tensor, "n f"],
+    limit: Float[Tensor, "n"],
+    best: Float[Tensor, "n D"],
+    cost: Float[Tensor, "n"],
+) -> tuple[Float[Tensor, "n D"], Float[Tensor, "n"]]:
+    """The best rows so far, or cheaper ones: one feature has some value, a second one as little of a change as will do.
+
+    Both are actions, so that a feature that would follow can be kept next to where it is.
+    """
+    kept, other = (feasible.encoder.layout[feature] for feature in pair)
+    column, going = other.start, free[:, list(pair)].all(1).nonzero()[:, 0]
+    low, high = _affordable(feasible, kept, cost)
+    weights = feasible.weights.square()
+    for turn in range(_TURNS):
+        if len(going) == 0:
+            break
+        within, most = feasible.at(going), cost[going]
+        own = within.factual[:, kept] if turn == 0 else None
+        values = _values(low[going], high[going], _TWO, own, _FINE_SHARES)
+        start, row = _tried(within, [kept], [values])
+        left = most[row] - ((start - within.factual[row])[:, kept].abs() * weights[kept]).sum(-1)
+        start, row, left = (torch.cat([each, each]) for each in (start, row, left))
+        sign = torch.ones_like(left)
+        sign[len(left) // 2 :] = -1
+        bad = within.factual[row, column]
+        good = bad + sign * left.clamp_min(0) / weights[column]
+        good = good.clamp(within.lower[row, column], within.upper[row, column])
+        found, price = start, torch.full_like(left, torch.inf)
+        index = (good != bad).nonzero()[:, 0]
+        for number in range(_HALVINGS + 1):
+            tried = good[index] if number == 0 else torch.lerp(bad[index], good[index], 0.5)
+            x = start[index].index_copy(1, torch.tensor([column], device=start.device), tried[:, None])
+            x = within.legal(x, row[index])
+            costs = within.cost(x, row[index])
+            ask = (costs <= most[row[index]]).nonzero()[:, 0]
+            ask = ask[validator.is_valid(x[ask], within.origin[row[index[ask]]])]
+            if validator.plausibility is not None and len(ask):
+                ask = ask[validator.plausibility.distance(x[ask]) <= limit[going][row[index[ask]]]]
+            there = index[ask]
+            found, price = found.index_copy(0, there, x[ask]), price.index_copy(0, there, costs[ask])
+            if number == 0:
+                index = there
+                continue
+            bad[index] = tried.index_copy(0, ask, bad[there])
+            good[there] = tried[ask]
+        least = torch.full_like(most, torch.inf).scatter_reduce(0, row, price, "amin")
+        better = (least < most).nonzero()[:, 0]
+        first = (price == least[row]).nonzero()[:, 0]
+        chosen = torch.full_like(going, len(price)).scatter_reduce(0, row[first], first, "amin")[better]
+        going = going[better]
+        best, cost = best.index_copy(0, going, found[chosen]), cost.index_copy(0, going, price[chosen])
+        if kept.stop - kept.start == 1:
+            _around(feasible, kept, low, high, going, found[chosen])
+    return best, cost
 
 
 def _affordable(
@@ -136,18 +212,24 @@ def _affordable(
 _SHARES = 0.0, 0.01, 0.1, 0.3, 0.6, 0.85, 0.95, 1.0
 """Of what a pair of actions may cost, on either side of a person's own values: who acts on one feature may have to keep
 an effect of it, which is another action, of next to no size, and leaves nearly all for the first."""
+_FINE_SHARES = 0.0, 0.001, 0.01, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.75, 0.85, 0.95, 1.0
+"""The same of one of the pair, where the other one is bisected."""
 
 
 def _values(
-    low: Float[Tensor, "n w"], high: Float[Tensor, "n w"], count: int, own: Float[Tensor, "n w"] | None = None
+    low: Float[Tensor, "n w"],
+    high: Float[Tensor, "n w"],
+    count: int,
+    own: Float[Tensor, "n w"] | None = None,
+    shares: tuple[float, ...] = _SHARES,
 ) -> Float[Tensor, "n v w"]:
     """Some values of a feature from one end to the other, evenly or around its own; of categories each."""
     if low.shape[1] > 1:
         return torch.eye(low.shape[1]).to(low).expand(len(low), -1, -1)
     if own is None:
         return torch.lerp(low[:, None], high[:, None], torch.linspace(0, 1, count).to(low)[:, None])
-    shares = torch.tensor(_SHARES).to(low)[:, None]
-    return torch.cat([torch.lerp(own[:, None], end[:, None], shares) for end in (low, high)], 1)
+    parts = torch.tensor(shares).to(low)[:, None]
+    return torch.cat([torch.lerp(own[:, None], end[:, None], parts) for end in (low, high)], 1)
 
 
 def _tried(

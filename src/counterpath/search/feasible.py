@@ -459,7 +459,8 @@ class FeasibleSet:
         amounts = (self.weights.square() * (x - self.factual[row]).abs()) @ self._member.T
         if self.effects is not None:
             return amounts * self.actions(x, row)
-        return amounts if self.rules is None else amounts.masked_fill(self.followers, 0)  # as `cost` has it
+        derived = self.rules is not None and self.rules.derived
+        return amounts.masked_fill(self.followers, 0) if derived else amounts  # as `cost` has it
 
     def legal(
         self,
@@ -477,6 +478,8 @@ class FeasibleSet:
             own: They are the rows themselves, or legal already: values that no legal row has may stay.
             repair: Move rows that break a rule to near ones that do not; else only what follows is recomputed.
         """
+        if own and not repair and self.effects is None and (self.rules is None or not self.rules.derived):
+            return x
         lower, upper, origin = ((each if row is None else each[row]) for each in (self.lower, self.upper, self.origin))
         found = x if own else legal(self.encoder, x, lower, upper, origin)
         if self.effects is not None:
@@ -545,7 +548,7 @@ class FeasibleSet:
         weights = self.weights.square()
         if self.effects is not None:
             weights = weights * self.columns(self.actions(x, row))
-        elif self.rules is not None:  # what follows costs nothing
+        elif self.rules is not None and self.rules.derived:  # what follows costs nothing
             weights = torch.where(self.following, 0, weights)
         return (weights * (x - (self.factual if row is None else self.factual[row])).abs()).sum(-1)
 

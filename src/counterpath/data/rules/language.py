@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from counterpath.data.rules.expressions import FUNCTIONS, WORDS, Call, Constant, Expression, Literal, Name, Operation
@@ -350,6 +351,11 @@ def parse_rule(text: str | Rule, names: Sequence[str] = ()) -> Rule:
         raise InputError(f"a rule is {text!r}; expected a text such as {_FORMS}")
     if len(text) > _LONGEST:
         raise InputError(f"a rule has {len(text)} characters, more than {_LONGEST}: {_short(text)!r}; make it several")
+    return _parsed(text, tuple(names))
+
+
+@lru_cache(maxsize=1024)  # a request reads its rules several times over, and services are asked the same ones anew
+def _parsed(text: str, names: tuple[str, ...]) -> Rule:
     return _Parser(text, names).rule()
 
 

@@ -37,6 +37,7 @@ class Relations:
         equal: Which are ==.
         unequal: Which are !=.
         mixed: Whether not all are <= or >=.
+        sizes: |factors|.
     """
 
     factors: Float[Tensor, "f r"]
@@ -46,6 +47,7 @@ class Relations:
     equal: Bool[Tensor, "r"]
     unequal: Bool[Tensor, "r"]
     mixed: bool
+    sizes: Float[Tensor, "f r"]
 
     @classmethod
     def of(cls, names: Sequence[str], rules: Sequence[Relation], device: torch.device) -> "Relations":
@@ -63,15 +65,16 @@ class Relations:
             torch.tensor([rule.sign in some for rule in rules], dtype=torch.bool, device=device)
             for some in (("<", ">"), ("==",), ("!=",))
         )
-        return cls(factors, constants, used, strict, equal, unequal, bool((strict | equal | unequal).any()))
+        mixed = bool((strict | equal | unequal).any())
+        return cls(factors, constants, used, strict, equal, unequal, mixed, factors.abs())
 
     def hold(self, rows: Readings) -> Bool[Tensor, "n r"]:
         """Where each is so or does not apply."""
-        gap = rows.numbers @ self.factors + self.constants
-        tiny = DIGITS * (rows.numbers.abs() @ self.factors.abs() + self.constants.abs())
+        gap = torch.addmm(self.constants, rows.numbers, self.factors)
+        tiny = torch.addmm(self.constants.abs(), rows.numbers.abs(), self.sizes).mul_(DIGITS)
         off = None
         if rows.slack is not None:
-            off = rows.slack @ self.factors.abs()
+            off = rows.slack @ self.sizes
             same = rows.changed.float() @ self.used == 0  # what has not changed is displayed as it was
             off = torch.where(same & ~(self.equal | self.unequal), -off, off)
         good = gap <= (tiny if off is None else tiny - off)
@@ -120,17 +123,18 @@ class Memberships:
 class Conditions:
     """Rules about rows by themselves, made of single conditions.
 
-    An implication holds where the opposite of any premise does, or all conclusions do.
+    An implication holds where the opposite of any premise does, or all conclusions do: the opposite of a premise
+    counts as much as all conclusions together.
 
     Attributes:
         parts: What looks at the single conditions, one kind after the other.
-        premises: By condition and rule 1 where it is the opposite of a premise.
-        conclusions: By condition and rule 1 where it is a conclusion.
+        counts: By condition and rule how much it counts; None where every rule is one condition, and in order.
+        needed: By rule how much makes it hold.
     """
 
     parts: tuple[Relations | Memberships, ...]
-    premises: Float[Tensor, "c r"]
-    conclusions: Float[Tensor, "c r"]
+    counts: Float[Tensor, "c r"] | None
+    needed: Float[Tensor, "r"]
 
     @classmethod
     def of(cls, names: Sequence[str], rules: Sequence[BoundRule], device: torch.device) -> "Conditions":
@@ -140,18 +144,21 @@ class Conditions:
         relations = [each for each in single if isinstance(each, Relation)]
         memberships = [each for each in single if isinstance(each, Among)]
         place = {each: number for number, each in enumerate((*relations, *memberships))}
-        matrices = torch.zeros(2, len(place), len(rules), device=device)
-        for rule, two in enumerate(sides):
-            for side, conditions in enumerate(two):
-                matrices[side, [place[each] for each in conditions], rule] = 1
+        counts = torch.zeros(len(place), len(rules), device=device)
+        needed = torch.tensor([float(len(set(conclusions))) for _, conclusions in sides], device=device)
+        for rule, (premises, conclusions) in enumerate(sides):
+            counts[[place[each] for each in conclusions], rule] += 1
+            counts[[place[each] for each in premises], rule] += needed[rule]
         parts: list[Relations | Memberships] = [Relations.of(names, relations, device)] if relations else []
         parts += [Memberships.of(names, memberships, device)] if memberships else []
-        return cls(tuple(parts), matrices[0], matrices[1])
+        plain = counts.shape[0] == counts.shape[1] and bool((counts == torch.eye(len(rules), device=device)).all())
+        return cls(tuple(parts), None if plain else counts, needed)
 
     def hold(self, rows: Readings) -> Bool[Tensor, "n r"]:
         """Which rules hold."""
-        good = torch.cat([each.hold(rows) for each in self.parts], 1).float()
-        return (good @ self.premises > 0) | ((1 - good) @ self.conclusions == 0)
+        each = [part.hold(rows) for part in self.parts]
+        good = each[0] if len(each) == 1 else torch.cat(each, 1)
+        return good if self.counts is None else good.float() @ self.counts >= self.needed
 
 
 def _sides(rule: BoundRule) -> tuple[tuple[BoundCondition, ...], tuple[BoundCondition, ...]]:
@@ -205,6 +212,7 @@ class Changes:
         by: By how much the other one has to change at least.
         per: For how much of the first that is; 1 for any change, whatever its size.
         any_size: Where it is for any change.
+        signed: Whether each has a direction.
     """
 
     first: Int[Tensor, "r"]
@@ -214,6 +222,7 @@ class Changes:
     by: Float[Tensor, "r"]
     per: Float[Tensor, "r"]
     any_size: Bool[Tensor, "r"]
+    signed: bool
 
     @classmethod
     def of(cls, names: Sequence[str], rules: Sequence[ChangeImplies], device: torch.device) -> "Changes":
@@ -223,13 +232,13 @@ class Changes:
         table = torch.tensor(numbers, dtype=torch.float64, device=device).T
         any_size = torch.tensor([rule.per is None for rule in rules], device=device)
         first, other = torch.tensor(places, device=device).T
-        return cls(first, other, table[0], table[1], table[2], table[3], any_size)
+        return cls(first, other, table[0], table[1], table[2], table[3], any_size, bool((table[:2] != 0).all()))
 
     def hold(self, rows: Readings) -> Bool[Tensor, "n r"]:
         """Where the first feature has not moved so, or the other one has moved enough."""
         moved = rows.numbers - rows.before
-        first, other = moved[:, self.first], _toward(moved[:, self.other], self.other_sign)
-        rise = _toward(first, self.sign).clamp_min(0)
+        first, other = moved[:, self.first], self._toward(moved[:, self.other], self.other_sign)
+        rise = self._toward(first, self.sign).clamp_min(0)
         if rows.slack is not None:  # what is displayed as the same has not moved
             rise = rise.masked_fill(first.abs() <= rows.slack[:, self.first], 0)
             other = other - (rows.slack[:, self.other] + self.by / self.per * rows.slack[:, self.first])
@@ -239,14 +248,12 @@ class Changes:
         unknown = rows.ever_unknown
         return good if unknown is None else good | unknown[:, self.first] | unknown[:, self.other]
 
+    def _toward(self, moved: Float[Tensor, "n r"], sign: Float[Tensor, "r"]) -> Float[Tensor, "n r"]:
+        """How far in a direction; with 0 in any."""
+        return moved * sign if self.signed else torch.where(sign == 0, moved.abs(), moved * sign)
+
 
 _SIGNS = {"up": 1.0, "down": -1.0, "changes": 0.0}
-
-
-def _toward(moved: Float[Tensor, "n r"], sign: Float[Tensor, "r"]) -> Float[Tensor, "n r"]:
-    """How far in a direction; with 0 in any."""
-    return torch.where(sign == 0, moved.abs(), moved * sign)
-
 
 Matrix = Conditions | Transitions | Changes
 KINDS_OF_RULES: tuple[tuple[type[BoundRule], ...], ...] = (

@@ -24,9 +24,9 @@ from counterpath.data.rules.kinds import (
 )
 from counterpath.data.rules.matrix import KINDS_OF_RULES, Matrix, matrices_of
 from counterpath.data.rules.values import HALF, SURELY, TIE, EncodedValues, FeatureReader, Readings
+from counterpath.data.rules.whole import UNTOUCHED, WholeRelation
 
 _ROUNDS = 4  # of repairs: one may break what another one mended, and what four do not mend is rejected
-_UNTOUCHED = 1.0  # of a range: what still is as it was is moved only where nothing else helps at less than this
 _MOST_ROWS = 20_000  # training rows that rules are checked by: a share of them is known to within 0.2 %
 
 
@@ -89,7 +89,7 @@ class RuleSet:
         reader, matrices = self._together(x.device)
         found = []
         if matrices:
-            rows = Readings(reader, x, origin, before=any(rule.needs_change for rule in self.rules))
+            rows = Readings(reader, x, origin, before=self._about_changes)
             found = [matrix.hold(rows) for matrix in matrices]
         if self.derived:
             values, before = EncodedValues(self.encoder, x, origin), EncodedValues(self.encoder, origin)
@@ -97,6 +97,10 @@ class RuleSet:
         if not found:
             return torch.ones(len(x), 0, dtype=torch.bool, device=x.device)
         return found[0] if len(found) == 1 else torch.cat(found, 1)
+
+    @cached_property
+    def _about_changes(self) -> bool:
+        return any(rule.needs_change for rule in self.rules)
 
     @cached_property
     def _order(self) -> list[int] | None:
@@ -247,6 +251,9 @@ class RuleSet:
 
     def _related(self, rule: Relation, x: Tensor, origin: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
         """One feature moved so far that the relation holds, the one for which that is least; or as far as one can."""
+        whole = self._whole(rule, x.device)
+        if whole is not None:
+            return whole.mended(x, origin, lower, upper)
         values = EncodedValues(self.encoder, x, origin)
         gap, _, off = rule.gap(values)
         factors = rule.coefficients[0]
@@ -270,13 +277,25 @@ class RuleSet:
             there = EncodedValues(self.encoder, tried, origin)
             good = rule.holds(there, there)
             remains = (gap + factor * (there.number(name) - values.number(name))).abs()
-            moved = (tried - x)[:, part].abs().sum(-1).double() + _UNTOUCHED * (~values.changed(name)).double()
+            moved = (tried - x)[:, part].abs().sum(-1).double() + UNTOUCHED * (~values.changed(name)).double()
             price = torch.where(good, moved, torch.inf)
             better = price < cost
             closer = cost.isinf() & price.isinf() & (remains < left)  # none does alone: the one that goes farthest
             best = torch.where((better | closer)[:, None], tried, best)
             cost, left = torch.minimum(cost, price), torch.where(closer, remains, left)
         return best
+
+    def _whole(self, rule: Relation, device: torch.device) -> "WholeRelation | None":
+        """The relation as one of whole numbers; None if it is none."""
+        key = (rule, device)
+        if key not in self._wholes:
+            derived = {each.feature for each in self.derived}
+            self._wholes[key] = WholeRelation.of(self.encoder, rule, derived, device)
+        return self._wholes[key]
+
+    @cached_property
+    def _wholes(self) -> "dict[tuple[Relation, torch.device], WholeRelation | None]":
+        return {}
 
     def _among(self, rule: Among, x: Tensor, origin: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
         """The feature as it was, if that is allowed; else the nearest value that is, and within bounds."""

@@ -120,7 +120,9 @@ class FeatureReader:
         whole: Which of them are whole; None if all are.
         stored: By which share of themselves they may be off as they are stored; 0 of whole ones.
         numbered: By column and categorical feature the number of the category that the column stands for.
-        states: The columns that say whether a feature is a value, of which feature, and what they are if it is.
+        states: The columns that say whether features are values.
+        is_value: Which of these are 1 for a value; the others are for a gap.
+        stated: By such a column and feature 1 where it is its own.
         every: All columns of the features.
         owner: By such a column and feature 1 where it is its own.
     """
@@ -134,7 +136,9 @@ class FeatureReader:
     whole: Bool[Tensor, "m"] | None
     stored: Float[Tensor, "m"]
     numbered: Float[Tensor, "D h"]
-    states: tuple[tuple[int, int, bool], ...]
+    states: Int[Tensor, "s"]
+    is_value: Bool[Tensor, "s"]
+    stated: Float[Tensor, "s f"]
     every: Int[Tensor, "c"]
     owner: Float[Tensor, "c f"]
 
@@ -181,15 +185,16 @@ class FeatureReader:
             None if bool(scales[3].all()) else scales[3] > 0,
             scales[2],
             numbered,
-            tuple(states),
+            torch.tensor([column for _, column, _ in states], dtype=torch.long, device=device),
+            torch.tensor([is_value for _, _, is_value in states], dtype=torch.bool, device=device),
+            torch.eye(len(listed), device=device)[[index for index, _, _ in states]],
             owned[:, 0],
             torch.eye(len(listed), device=device)[owned[:, 1]],
         )
 
     def numbers(self, x: Float[Tensor, "n D"]) -> Float[Tensor, "n f"]:
         """The numbers of all features."""
-        exact = self._exact(x[:, self.columns].double())
-        found = [exact.round() if self.whole is None else torch.where(self.whole, exact.round(), exact)]
+        found = [self.numbers_at(x[:, self.columns])]
         if self.numbered.shape[1]:  # legal rows have one 1, so that the sum has one term
             found.append((x @ self.numbered.to(x.dtype)).double())
         gridded = self.names[len(self.columns) + self.numbered.shape[1] :]
@@ -197,6 +202,20 @@ class FeatureReader:
             values = EncodedValues(self.encoder, x)
             found += [values.number(name)[:, None] for name in gridded]
         return found[0] if len(found) == 1 else torch.cat(found, 1)
+
+    def numbers_at(self, y: Float[Tensor, "n m"]) -> Float[Tensor, "n m"]:
+        """The numbers of points of those that have an order."""
+        exact = self._exact(y.double())
+        return exact.round() if self.whole is None else torch.where(self.whole, exact.round(), exact)
+
+    def points(self, numbers: Float[Tensor, "n m"]) -> Float[Tensor, "n m"]:
+        """The points of numbers of those that have an order: the inverse of `numbers_at`."""
+        found, first = [], 0
+        for transform, count in self.transforms:
+            part = slice(first, first + count)
+            found.append(transform.forward(numbers[:, part], self.low[part]))
+            first += count
+        return (found[0] if len(found) == 1 else torch.cat(found, 1)) / self.span
 
     def _exact(self, y: Float[Tensor, "n m"]) -> Float[Tensor, "n m"]:
         """The numbers of points, not yet whole."""
@@ -219,12 +238,9 @@ class FeatureReader:
 
     def unknown(self, x: Float[Tensor, "n D"]) -> Bool[Tensor, "n f"] | None:
         """Where features are codes or gaps; None if none can be."""
-        if not self.states:
+        if not len(self.states):
             return None
-        found = torch.zeros(len(x), len(self.names), dtype=torch.bool, device=x.device)
-        for index, column, is_value in self.states:
-            found[:, index] = x[:, column] < HALF if is_value else x[:, column] > HALF
-        return found
+        return ((x[:, self.states] > HALF) != self.is_value).to(self.stated.dtype) @ self.stated > 0
 
     def changed(self, x: Float[Tensor, "n D"], origin: Float[Tensor, "n D"]) -> Bool[Tensor, "n f"]:
         """Where any column of a feature is another."""
