@@ -394,6 +394,8 @@ class Solver:
         self, feasible: FeasibleSet, target: Target, constraints: Sequence[Constraints]
     ) -> tuple[Plans, list[Status]]:
         request, options = self.request, self.options
+        if options.stability is not None:
+            options = replace(options, stability=options.stability.for_a_search())
         # What is missing stays missing, and nobody becomes somebody whom nobody has seen; rather that than nothing.
         kept = feasible.keep_gaps()
         tries = [(kept, options)] if kept is feasible else [(kept, options), (feasible, options)]

@@ -226,8 +226,8 @@ class TreeMembers(Members):
 def given_members(
     models: Sequence[Any], asked: Sequence[PredictProba], encoder: Encoder, rows: Float[Tensor, "n D"]
 ) -> Members:
-    """Models of a user's that a search asks: together, if they are trees, and else one by one."""
-    forest = forest_of(models, asked, encoder, rows)
+    """Models of a user's: asked together, if they are trees, and else one by one."""
+    forest = None if not models else forest_of(models, asked, encoder, rows)
     return GivenMembers(tuple(asked)) if forest is None else TreeMembers(forest)
 
 
@@ -286,11 +286,17 @@ class Family:
             for number, each in enumerate(models)
         ]
         out = [number % _KEPT_OUT == _KEPT_OUT - 1 for number in range(len(models))]
-        kept = [(model, said) for model, said, held in zip(models, asked, out, strict=True) if not held]
-        held_out = tuple(said for said, held in zip(asked, out, strict=True) if held)
-        note = f"{len(kept)} models that were given as alternatives ({len(held_out)} more are held out)"
-        members = given_members([model for model, _ in kept], [said for _, said in kept], encoder, rows)
-        return cls(members, GivenMembers(held_out), note)
+        members, held_out = (
+            given_members(
+                [model for model, each in zip(models, out, strict=True) if each is held],
+                [said for said, each in zip(asked, out, strict=True) if each is held],
+                encoder,
+                rows,
+            )
+            for held in (False, True)
+        )
+        note = f"{len(members)} models that were given as alternatives ({len(held_out)} more are held out)"
+        return cls(members, held_out, note)
 
     @classmethod
     def of_retraining(
@@ -340,14 +346,15 @@ class Family:
                         "table.sample(frac=1, replace=True)"
                     ) from error
                 found.append(predictor(model, explained, encoder, which))
-                if number < size:
-                    models.append(model)
+                models.append(model)
                 advance()
         note = (
             f"{size} models that were trained anew ({held_out} more are held out), each on a bootstrap of the training "
             "rows and from another seed"
         )
-        return cls(given_members(models, found[:size], encoder, rows), GivenMembers(tuple(found[size:])), note)
+        parts = slice(size), slice(size, None)
+        asked, held = (given_members(models[some], found[some], encoder, rows) for some in parts)
+        return cls(asked, held, note)
 
 
 def predictor(model: Any, explained: ExplainedModel, encoder: Encoder, which: str) -> PredictProba:

@@ -4,13 +4,14 @@ Both are asked of rows that the explained model accepts already: how many models
 see `models.family`; and for which share of small deviations in the numbers that changed the model itself does.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
+from numpy.typing import NDArray
 from torch import Tensor
 
 from counterpath.data.encoding import Encoder
@@ -29,7 +30,8 @@ class Stability:
     is asked first: with mean m and standard deviation s of its models' log odds, and if these are normal, a row is
     refused by a share of at most ρ of all models where m ≥ z·s, z the quantile of 1 − ρ. From k models z·s is known to
     within s·√((1 + z²/2)/k), one standard error. Who is clearly below is refused; about all others every model is
-    asked, so that what is promised depends on all of them.
+    asked, so that what is promised depends on all of them: the strictest first, because a row that too many refuse is
+    not shown to the others. And nothing is asked twice within a search, which comes by the same rows again and again.
 
     Attributes:
         encoder: Knows the features.
@@ -45,6 +47,12 @@ class Stability:
     noise: float | None = None
     chosen: bool = True
     _known: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
+    _orders: dict[Target, Members] = field(default_factory=dict, repr=False, compare=False)
+    _said: dict[bytes, bool] = field(default_factory=dict, repr=False, compare=False)
+
+    def for_a_search(self) -> "Stability":
+        """The same, which remembers what it is asked: as long as it lives."""
+        return replace(self, _said={})
 
     def relaxed(self, refusals: int) -> "Stability":
         """The same with so many models that may refuse in any case."""
@@ -86,17 +94,33 @@ class Stability:
             target: The wanted outcome.
             changes: How many features of each were chosen; by default none.
         """
-        assert self.members is not None
         changes = torch.zeros_like(x[:, 0], dtype=torch.long) if changes is None else changes
-        good = self._likely(x, target, changes)
-        together = self.members.together
         allowed = torch.tensor(self.allowed, device=x.device)[changes]
-        refused = torch.where(good, 0, len(self.members) + 1)
+        names = [repr(target).encode() + row.tobytes() for row in _bytes(x, allowed)]
+        known = [self._said.get(name) for name in names]
+        new = {name: row for row, (name, each) in enumerate(zip(names, known, strict=True)) if each is None}
+        if new:
+            some = torch.tensor(list(new.values()), device=x.device)
+            asked = self._ask(x[some], target, changes[some], allowed[some])
+            if len(self._said) > _MOST_SAID:
+                self._said.clear()
+            found = dict(zip(new, asked.tolist(), strict=True))
+            self._said.update(found)
+            known = [found[name] if each is None else each for name, each in zip(names, known, strict=True)]
+        return torch.tensor(known, dtype=torch.bool, device=x.device)
+
+    def _ask(
+        self, x: Float[Tensor, "n D"], target: Target, changes: Int[Tensor, "n"], allowed: Int[Tensor, "n"]
+    ) -> Bool[Tensor, "n"]:
+        """The same, of rows of which nothing is known."""
+        assert self.members is not None
+        good, members = self._likely(x, target, changes), self._orders.get(target, self.members)
+        refused = torch.where(good, 0, len(members) + 1)
         left = good.nonzero()[:, 0]
-        for first in range(0, len(self.members), together):
+        for first in range(0, len(members), members.together):
             if len(left) == 0:
                 break
-            said = self.members.predict_proba(x[left], slice(first, first + together))
+            said = members.predict_proba(x[left], slice(first, first + members.together))
             refused[left] += (~reached_by(said, target)).sum(0)
             left = left[refused[left] <= allowed[left]]
         return refused <= allowed
@@ -112,6 +136,7 @@ class Stability:
         known = self._known.get((target, self.chosen))
         if known is None or known[0] is not rows:
             index = reached.nonzero()[:, 0]
+            self._order(rows[index], target)
             if self.chosen and self._has_panel:
                 lasts = self._likely(rows[index], target, torch.zeros_like(index))
             else:
@@ -119,6 +144,21 @@ class Stability:
             known = self._known[target, self.chosen] = rows, reached.index_copy(0, index, lasts)
         found: Tensor = known[1]
         return found
+
+    def _order(self, rows: Float[Tensor, "m D"], target: Target) -> None:
+        """Put the models in order: those that refuse most of the accepted training rows that hardly last come first."""
+        if target in self._orders or not self._has_panel or len(rows) == 0:
+            return
+        assert self.members is not None
+        some = rows[:: max(1, len(rows) // _MOST_LOOKED_AT)]
+        hardly = some[self.advantage(some, target).abs().argsort(stable=True)[:_HARDLY]]
+        together, count = self.members.together, len(self.members)
+        refused = [
+            (~reached_by(self.members.predict_proba(hardly, slice(first, first + together)), target)).sum(1)
+            for first in range(0, count, together)
+        ]
+        order = torch.cat(refused).argsort(descending=True, stable=True)
+        self._orders[target] = self.members.take(order)
 
     def advantage(self, x: Float[Tensor, "n D"], target: Target) -> Float[Tensor, "n"]:
         """How far rows are inside of what enough members accept, in log odds: m − z·s of the panel.
@@ -146,12 +186,10 @@ class Stability:
         possible = torch.tensor(self.allowed, device=x.device)[changes] >= 0
         if not self._has_panel:
             return possible
-        wanted = []
-        for number in range(len(self.allowed)):
-            z = self._quantile(number)
-            wanted.append(z - _DOUBT * math.sqrt((1 + z * z / 2) / _PANEL))
+        z = torch.tensor([self._quantile(number) for number in range(len(self.allowed))], device=x.device)
+        wanted = z - _DOUBT * ((1 + z * z / 2) / _PANEL).sqrt()
         mean, spread = self._panel(x, target)
-        return possible & (mean >= torch.tensor(wanted, device=x.device)[changes] * spread)
+        return possible & (mean >= wanted[changes] * spread)
 
     def _quantile(self, changes: int) -> float:
         """z, with so many features changed; half of a model more may refuse, since models are counted."""
@@ -167,8 +205,18 @@ _DOUBT = 1.5
 """By how many standard errors a row may be below what it takes before it is refused by the panel's word alone: with
 2.5 answers are the same, and more models are asked."""
 _MOST_OF = 2  # panels that a family must be larger than: otherwise all are asked at once
+_HARDLY = 64
+"""Training rows by which the strictest models are found: those nearest to where enough models accept."""
+_MOST_LOOKED_AT = 1000  # training rows among which these are: of a panel's word about each
+_MOST_SAID = 100_000  # rows that are remembered: a few megabytes
 _FEW_CHANGES = 3  # of an answer, as most have them
 _MOST_REFUSED = 0.99  # of the models, where nearly all may refuse: the quantile of 1 is infinite
+
+
+def _bytes(x: Float[Tensor, "n D"], allowed: Int[Tensor, "n"]) -> NDArray[Any]:
+    """What tells rows, and how many models may refuse them, from others."""
+    parts = [np.ascontiguousarray(each.cpu().numpy()).view(np.uint8) for each in (x, allowed[:, None])]
+    return np.concatenate(parts, 1)
 
 
 def reached_by(said: Float[Tensor, "m n K"], target: Target) -> Bool[Tensor, "m n"]:
