@@ -198,3 +198,13 @@ def test_the_command_runs_and_makes_the_page(
     assert main([*asked, "--page"]) == 0
     assert main(["leaderboard", "--page", "--out", str(tmp_path / "empty")]) == 2
     assert "no results" in capsys.readouterr().err
+
+
+def test_without_flows_nothing_waits_for_one(
+    made: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(suites.PRESETS, "full", replace(suites.PRESETS["full"], rows=2))
+    asked = ("--data", "here", "--models", "mlp", "--seeds", "0", "--methods", "nearest,ppcef", "--out", str(tmp_path))
+    assert main(["leaderboard", "--preset", "full", "--no-flow", *asked]) == 0
+    assert [cell["method"] for cell in read_cells(tmp_path)] == [REPRODUCED, "nearest"]
+    assert "left out" not in capsys.readouterr().err.replace("reproduced: left out", "")

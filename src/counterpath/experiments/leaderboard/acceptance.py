@@ -59,6 +59,8 @@ def verdict(cells: Sequence[Cell]) -> Verdict | None:
     own = done.get(DEFAULT)
     if own is None:
         return None
+    # Our own model is another one on another device, and may reject other people: these are no cell of ours.
+    done = {name: cell for name, cell in done.items() if cell.get("who") == own.get("who")}
     whole = [cell for cell in done.values() if _violations(cell) == 0]
     rows = {cell["method"]: cell["rows"] for cell in done.values() if "rows" in cell}
     solvable = [any(each[row] == "2" for each in rows.values()) for row in range(len(own.get("rows", "")))]

@@ -65,7 +65,7 @@ Fitted = dict[tuple[Any, ...], Any]
 """What was made of reference rows, by what it is: of a large table that takes longer than the search of a method."""
 
 
-def _once(fitted: Fitted | None, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+def once(fitted: Fitted | None, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
     """What was made before under a key, or now; without a place to keep it, it is made anew."""
     if fitted is None:
         return make()
@@ -77,7 +77,7 @@ def _once(fitted: Fitted | None, key: tuple[Any, ...], make: Callable[[], Any]) 
 def _nearest(reference: Array, fitted: Fitted | None) -> Any:
     from sklearn.neighbors import NearestNeighbors
 
-    return _once(fitted, ("nearest",), lambda: NearestNeighbors().fit(reference))
+    return once(fitted, ("nearest",), lambda: NearestNeighbors().fit(reference))
 
 
 def knn_distance(y: Array, reference: Array, neighbours: int = NEIGHBOURS, fitted: Fitted | None = None) -> Array:
@@ -90,7 +90,7 @@ def ynn(
 ) -> Array:
     """Share of the nearest reference rows that the model decides as it decides the counterfactual (CARLA)."""
     near = _nearest(reference, fitted).kneighbors(y, neighbours, return_distance=False)
-    decided = _once(fitted, ("decided",), lambda: predict(reference) >= _BOX)
+    decided = once(fitted, ("decided",), lambda: predict(reference) >= _BOX)
     return _array((decided[near] == (predict(y) >= _BOX)[:, None]).mean(1))
 
 
@@ -100,7 +100,7 @@ def _outliers(reference: Array, neighbours: int, fitted: Fitted | None) -> Any:
     def make() -> Any:
         return LocalOutlierFactor(n_neighbors=neighbours, novelty=True).fit(reference)
 
-    return _once(fitted, ("lof", neighbours), make)
+    return once(fitted, ("lof", neighbours), make)
 
 
 def local_outlier_factor(
@@ -124,7 +124,7 @@ def isolation_forest(y: Array, reference: Array, fitted: Fitted | None = None) -
     def make() -> Any:
         return IsolationForest(n_estimators=TREES, random_state=FOREST_SEED).fit(reference)
 
-    return _array(_once(fitted, ("forest",), make).decision_function(y))
+    return _array(once(fitted, ("forest",), make).decision_function(y))
 
 
 def type_violations(y: Array, blocks: Sequence[Sequence[int]], binary: Sequence[int] = ()) -> Array:
