@@ -94,3 +94,19 @@ def test_a_limit_is_blamed_where_one_change_more_would_do(encoder: Encoder) -> N
 
         found = binding_constraints(feasible, moved, predict_proba, TARGET, constraints)
         assert [[str(obstacle) for obstacle in group] for group in found] == [expected] * 2 + [[], []]
+
+
+def test_the_model_is_asked_about_many_values_at_once(encoder: Encoder) -> None:
+    x, asked = encoder.encode(FRAME), []
+    constraints = Constraints.of(encoder.schema, lock=["pay"])
+
+    def predict(rows: Tensor) -> Tensor:
+        asked.append(len(rows))
+        return _two(rows @ torch.ones(encoder.width) - 100)
+
+    binding_constraints(
+        FeasibleSet.of(encoder, x, constraints.bounds(encoder, FRAME, x)), x, predict, TARGET, constraints
+    )
+    values = 9 + 9 + 3 + 2  # of two numbers, of the job, and of the sex
+    assert len(asked) == 2
+    assert asked[1] in (len(FRAME) * values, len(FRAME) * (values + 7))  # two categories are one column, or two

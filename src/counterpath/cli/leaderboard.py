@@ -24,9 +24,16 @@ def leaderboard(
         float | None, typer.Option(help="Begin no further cell after so many seconds; run it again to go on.")
     ] = None,
     retry: Annotated[bool, typer.Option("--retry", help="Do cells again that failed.")] = False,
+    flow: Annotated[
+        bool, typer.Option(help="Also methods that need a flow, whose training and search are the longest of all.")
+    ] = True,
     device: options.Device = "auto",
     out: Annotated[
-        Path, typer.Option(help="Folder of the results, one line a cell; what is done there is not done again.")
+        Path,
+        typer.Option(
+            help="Folder of the results, one line a cell; what is done there is not done again. Any number of "
+            "processes may work on one."
+        ),
     ] = Path("out/leaderboard"),
     page: Annotated[
         bool, typer.Option("--page", help="Only make the page and its figures from what is done already.")
@@ -36,15 +43,20 @@ def leaderboard(
     from counterpath.experiments.leaderboard.page import write_page
     from counterpath.experiments.leaderboard.run import plan, read_cells, run
     from counterpath.experiments.leaderboard.suites import PRESETS
+    from counterpath.search.methods import METHODS
     from counterpath.utils.errors import choose
 
     size = replace(choose("preset", preset, PRESETS), device=device)
     if not all(each.strip().isdigit() for each in options.names(seeds)):
         raise InputError(f"--seeds {seeds} are not whole numbers, separated by commas")
+    named = options.names(methods)
+    if not flow:
+        named = [name for name in named or METHODS if name not in METHODS or not METHODS[name].needs]
+        size = replace(size, flow=False)
     chosen = {
         "data": options.names(data),
         "models": options.names(models),
-        "methods": options.names(methods),
+        "methods": named,
         "seeds": [int(each) for each in options.names(seeds)],
     }
     keys = [key for name in options.names(suite) for key in plan(name, preset, **chosen)]  # type: ignore[arg-type]

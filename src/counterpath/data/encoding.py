@@ -22,10 +22,11 @@ from counterpath.data.rounding import Rounding
 from counterpath.data.schema import ANY, KINDS, OBSERVED, TRANSFORMS, Feature, Schema
 from counterpath.data.tables import (
     Described,
+    Writer,
     cast_if_lossless,
     check_columns,
+    column_writer,
     described_dtype,
-    from_numbers,
     in_own_type,
     refuse,
     restore,
@@ -257,12 +258,17 @@ class Encoder:
                 f"encoded rows must be finite, with {self.width} columns; given were {encoded.shape[1]} columns, "
                 f"{int((~encoded.isfinite()).sum())} values not finite"
             )
-        index = pd.RangeIndex(len(encoded)) if index is None else index
+        numbers = self._decimals(encoded.detach().cpu())
         columns = {
-            feature.name: from_numbers(column.numpy(), feature, self.dtypes[feature.name], index)
-            for feature, column in zip(self.schema, self._decimals(encoded.detach().cpu()), strict=True)
+            name: write(column.numpy()) for (name, write), column in zip(self._writers.items(), numbers, strict=True)
         }
-        return pd.DataFrame({name: columns[name] for name in self.dtypes}, index=index)
+        frame = pd.DataFrame({name: columns[name] for name in self.dtypes}, index=pd.RangeIndex(len(encoded)))
+        return frame if index is None else frame.set_axis(index)
+
+    @cached_property
+    def _writers(self) -> dict[str, Writer]:
+        """By feature what makes a column of its numbers."""
+        return {feature.name: column_writer(feature, self.dtypes[feature.name]) for feature in self.schema}
 
     def round(self, encoded: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
         """The nearest legal rows, still encoded: categories and integers whole, everything within its bounds.

@@ -9,6 +9,7 @@ import sys
 import zlib
 from collections.abc import Callable, Hashable, Mapping
 from decimal import Decimal
+from functools import cache
 from io import BytesIO
 from numbers import Real
 from pathlib import Path
@@ -271,31 +272,67 @@ def to_numbers(column: pd.Series, feature: Feature) -> NDArray[np.float64]:
 
 
 def from_numbers(numbers: NDArray[np.float64], feature: Feature, dtype: Described, index: pd.Index) -> pd.Series:
-    """The values that `numbers` stand for, in the given dtype; NaN is a gap.
+    """The values that `numbers` stand for, in the given dtype; NaN is a gap. See `column_writer`."""
+    column: pd.Series = pd.Series(column_writer(feature, dtype)(numbers))
+    return column.set_axis(index).rename(feature.name)
+
+
+Writer = Callable[[NDArray[np.float64]], Any]
+"""Numbers to the values that they stand for, as whatever a column can be made of."""
+
+
+def column_writer(feature: Feature, dtype: Described) -> Writer:
+    """What turns numbers into values in the given dtype; NaN is a gap.
 
     Numbers that an integer dtype cannot hold without loss come back as float64: half a year of age is not rounded
     away because the training rows happened to have whole years. A feature of the kind "integer" has no such numbers.
+
+    A search asks a model of tables thousands of times, so what hangs on the feature alone is done once, here, and
+    columns are made of arrays wherever NumPy holds them.
     """
     target = restore(dtype)
-    missing = np.isnan(numbers)
     if KINDS[feature.kind].categories is not None:
-        gap = None if _gaps_are_none(dtype) else pd.NA if not isinstance(target, np.dtype) else np.nan
-        codes = np.where(missing, UNKNOWN, numbers).astype(np.intp).tolist()
-        values = [gap if code == UNKNOWN else feature.categories[code] for code in codes]
-        categories: pd.Series = pd.Series(values, index=index, name=feature.name, dtype=target)
-        return categories
+        return _category_writer(feature, dtype, target)
     python = "" if isinstance(dtype, str) else dtype.get("python", "")
     if python == _DECIMAL:
-        decimals = [None if np.isnan(number) else Decimal(repr(number)) for number in numbers.tolist()]
-        return pd.Series(decimals, index=index, name=feature.name, dtype=object)
+        return lambda numbers: pd.Series(
+            [None if np.isnan(number) else Decimal(repr(number)) for number in numbers.tolist()], dtype=object
+        )
     if KINDS[feature.kind].times:
-        return from_days(numbers, feature.kind, feature.format, target, python).set_axis(index).rename(feature.name)
-    column = pd.Series(numbers, index=index, name=feature.name)
-    if pd.api.types.is_integer_dtype(target):
-        if not _fits(numbers[~missing], target) or (missing.any() and isinstance(target, np.dtype)):
-            return column
-        return column.astype("Int64").astype(target) if missing.any() else column.astype(target)
-    return column.astype(target)
+        return lambda numbers: from_days(numbers, feature.kind, feature.format, target, python)
+    plain = isinstance(target, np.dtype)
+    if not pd.api.types.is_integer_dtype(target):
+        return lambda numbers: numbers.astype(target) if plain else pd.Series(numbers).astype(target)
+    limits = np.iinfo(str(pd.Series([], dtype=target).to_numpy().dtype))
+
+    def integers(numbers: NDArray[np.float64]) -> Any:
+        missing = np.isnan(numbers)
+        gaps = bool(missing.any())
+        if (gaps and plain) or not _fits(numbers[~missing], limits):
+            return numbers
+        if plain:
+            return numbers.astype(target)
+        return pd.Series(numbers).astype("Int64").astype(target) if gaps else pd.Series(numbers).astype(target)
+
+    return integers
+
+
+def _category_writer(feature: Feature, dtype: Described, target: Any) -> Writer:
+    plain = isinstance(target, np.dtype)
+    gap = None if _gaps_are_none(dtype) else np.nan if plain else pd.NA
+
+    @cache
+    def levels(*gaps: Any) -> Any:
+        column: pd.Series = pd.Series([*feature.categories, *gaps], dtype=target)
+        return column.to_numpy() if plain else column.array
+
+    def categories(numbers: NDArray[np.float64]) -> Any:
+        missing = np.isnan(numbers)
+        every = levels(gap) if missing.any() else levels()
+        values = every.take(np.where(missing, len(feature.categories), numbers).astype(np.intp))
+        return pd.Series(values, dtype=object) if plain and target.kind == "O" else values  # or it becomes text
+
+    return categories
 
 
 def cast_if_lossless(column: pd.Series, dtype: Any) -> pd.Series:
@@ -392,8 +429,7 @@ def is_number(value: Any) -> bool:
     return isinstance(value, Real | Decimal) and not isinstance(value, bool | np.bool_)
 
 
-def _fits(numbers: NDArray[np.float64], dtype: Any) -> bool:
-    """Whether every number is whole and in the range of an integer dtype, be it of NumPy, pandas or Arrow."""
-    limits = np.iinfo(str(pd.Series([], dtype=dtype).to_numpy().dtype))
+def _fits(numbers: NDArray[np.float64], limits: "np.iinfo[Any]") -> bool:
+    """Whether every number is whole and within the limits of an integer dtype, be it of NumPy, pandas or Arrow."""
     legal = (numbers == np.rint(numbers)) & (numbers >= limits.min) & (numbers < float(int(limits.max) + 1))
     return bool(legal.all())

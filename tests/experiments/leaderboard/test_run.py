@@ -11,7 +11,7 @@ from counterpath.cli import main
 from counterpath.experiments.leaderboard import run as running
 from counterpath.experiments.leaderboard import suites
 from counterpath.experiments.leaderboard.arena import Arena, Published, Reproduction
-from counterpath.experiments.leaderboard.page import blocks_of, verdicts, write_page
+from counterpath.experiments.leaderboard.page import acceptance, blocks_of, write_page
 from counterpath.experiments.leaderboard.run import REPRODUCED, plan, read_cells, run
 from counterpath.search.methods import METHODS
 from counterpath.utils.errors import InputError
@@ -60,10 +60,10 @@ def test_cells_are_done_once_and_what_fails_says_why(made: list[str], tmp_path: 
     assert [cell["method"] for cell in first] == [REPRODUCED, "nearest"]
     assert first[0]["within"] is False
     assert first[0]["measures"]["l1"] == {"published": 3.0, "ours": 0.0, "tolerance": 0.5}
+    assert first[1]["status"] == "done", first[1]
     assert first[1]["means"]["l1"] > 0
     with (tmp_path / running.FILE).open("a") as file:
         file.write('{"suite": "ours", "pre')  # cut off
-        file.write("\n")
     rest = list(run(keys, tmp_path, TINY))
     assert [cell["method"] for cell in rest] == ["nice", "ppcef", REPRODUCED, "nearest", "nice", "ppcef"]
     assert rest[1]["status"] == "left out"
@@ -74,6 +74,25 @@ def test_cells_are_done_once_and_what_fails_says_why(made: list[str], tmp_path: 
     assert len(read_cells(tmp_path)) == 8
     assert [cell["data"] for cell in run(keys, tmp_path, TINY, retry=True)] == ["nowhere"] * 3
     assert len(read_cells(tmp_path)) == 8, "of two lines of a cell the later one counts"
+
+
+def test_what_another_process_does_is_left_to_it(made: list[str], tmp_path: Path) -> None:
+    keys = plan("ours", "quick", data=["here", "there"], models=["mlp"], methods=["nearest"])
+    one = run(keys, tmp_path, TINY)
+    assert [next(one)["data"] for _ in range(2)] == ["here", "here"]
+    # The first one still holds what it works on, and the other begins with the next.
+    assert [cell["data"] for cell in run(keys, tmp_path, TINY)] == ["there", "there"]
+    assert list(one) == []
+    assert made == ["here", "there"]
+
+
+def test_who_was_solved_is_noted(made: list[str], tmp_path: Path) -> None:
+    keys = plan("ours", "quick", data=["here"], models=["mlp"], methods=["nearest"])
+    cell = list(run(keys, tmp_path, TINY))[1]
+    assert len(cell["rows"]) == cell["n"]
+    assert sum(row != "0" for row in cell["rows"]) == round(cell["valid"] * cell["n"])
+    assert cell["out_of_time"] == 0
+    assert cell["cpu_seconds"] > 0
 
 
 def test_a_run_stops_when_its_time_is_up(made: list[str], tmp_path: Path) -> None:
@@ -106,11 +125,39 @@ CELLS = [
 
 def test_what_is_better_in_two_is_marked() -> None:
     (block,) = blocks_of(CELLS)
-    said = verdicts(block)
-    assert said[0].endswith("1.000).")
-    assert said[1:] == ["Marked: better than it in l1, ld_sq, and as often valid: nice."], (
-        "mcce breaks what is immutable"
-    )
+    (said,) = block.verdicts
+    assert said.kept
+    assert said.better == {"nice": ("l1", "ld_sq")}, "mcce breaks what is immutable"
+    text, ((title, *row),) = acceptance([block])
+    assert text.startswith("In 1 of 1 cells")
+    assert title == "german · mlp (quick)"
+    assert row[-3:] == ["none", "L1 and LD²: nice", "1 of 1"]
+
+
+def test_what_is_not_kept_is_said() -> None:
+    def said(*cells: dict[str, Any]) -> Any:
+        return blocks_of(cells)[0].verdicts[0]
+
+    own, means = CELLS[0], CELLS[0]["means"]
+    assert not said({**own, "means": {**means, "violation": 0.1}}).kept
+    better = _cell("nice", l1=0.9, ld_sq=0.4, lof=1.0, violation=0.0)
+    assert said(own, better).beaten(3) == ["nice"]
+    # The one person whom the other solves and the default does not; of whom nobody has a plausible answer, nobody asks.
+    other = {**better, "rows": "2201", "valid": 0.75}
+    missed = said({**own, "rows": "2010", "valid": 0.5}, other)
+    assert (missed.valid, missed.kept, missed.better) == (0.5, False, {"nice": ("l1", "ld_sq", "lof")})
+    assert said({**own, "rows": "1200", "valid": 0.5}, other).valid == 1.0
+
+
+def test_presets_are_not_mixed() -> None:
+    full = [{**cell, "preset": "full", "seed": seed} for cell in CELLS[:2] for seed in (0, 1)]
+    full[1]["means"] = {**full[1]["means"], "l1": 2.0}
+    (block,) = blocks_of([*CELLS, *full])
+    assert (block.preset, block.seeds, set(block.done)) == ("full", (0, 1), {"geodesic", "nice"})
+    assert block.done["geodesic"]["l1"] == 1.5
+    assert block.spread["geodesic"]["l1"] == pytest.approx(0.5**0.5)
+    (block,) = blocks_of([*CELLS, full[2]])
+    assert block.preset == "quick", "the default is not there yet"
 
 
 def test_the_page_is_one_file(tmp_path: Path) -> None:
@@ -119,19 +166,21 @@ def test_the_page_is_one_file(tmp_path: Path) -> None:
     assert "&lt;b&gt;odd&lt;/b&gt;" in text
     assert text.count("<svg") == 1
     assert "http-equiv" not in text
+    assert "What is promised of the default" in text
     assert "| `geodesic` | 1 | 2 |" in (tmp_path / "summary.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
 def test_the_page_sorts(tmp_path: Path) -> None:
     with chromium() as browser, opened(browser, write_page(CELLS, tmp_path), 1000) as shown:
-        first = "document.querySelector('tbody').rows[0].cells[0].textContent"
+        table = "document.querySelector('table:not(.promise)').tBodies[0]"
+        first = f"{table}.rows[0].cells[0].textContent"
         assert shown.evaluate(first) == "geodesic"
-        shown.click("th button:text('lof')")
+        shown.click("table:not(.promise) th button:text('lof')")
         assert shown.evaluate(first) == "mcce"
-        shown.click("th button:text('lof')")
+        shown.click("table:not(.promise) th button:text('lof')")
         assert shown.evaluate(first) == "revise"
-        last = "document.querySelector('tbody').rows[4].cells[0].textContent"
+        last = f"{table}.rows[4].cells[0].textContent"
         assert shown.evaluate(last) == "dice", "what failed stays below"
 
 
@@ -149,3 +198,13 @@ def test_the_command_runs_and_makes_the_page(
     assert main([*asked, "--page"]) == 0
     assert main(["leaderboard", "--page", "--out", str(tmp_path / "empty")]) == 2
     assert "no results" in capsys.readouterr().err
+
+
+def test_without_flows_nothing_waits_for_one(
+    made: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(suites.PRESETS, "full", replace(suites.PRESETS["full"], rows=2))
+    asked = ("--data", "here", "--models", "mlp", "--seeds", "0", "--methods", "nearest,ppcef", "--out", str(tmp_path))
+    assert main(["leaderboard", "--preset", "full", "--no-flow", *asked]) == 0
+    assert [cell["method"] for cell in read_cells(tmp_path)] == [REPRODUCED, "nearest"]
+    assert "left out" not in capsys.readouterr().err.replace("reproduced: left out", "")

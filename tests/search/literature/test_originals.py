@@ -239,3 +239,26 @@ def test_the_subspace_of_cruds_tells_the_class_and_the_rest_does_not() -> None:
     means = [each.mean[None, None] for each in (one, other)]
     found = _divergence(means[0], logs[0], means[1], logs[1])
     torch.testing.assert_close(found[0], torch.distributions.kl_divergence(one, other))
+
+
+def test_what_is_looked_at_later_is_chosen_as_one_by_one(models: FittedModels, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = _problem(models, "revise")
+    now, later = Best.of(problem), Best.of(problem)
+    generator, count = torch.Generator().manual_seed(0), len(problem)
+    asked: list[int] = []
+    is_valid = type(problem.validator).is_valid
+    for _ in range(30):
+        x = models.rows[torch.randint(len(models.rows), (count,), generator=generator)]
+        cost = torch.randint(4, (count,), generator=generator).float()  # so that many are as good
+        now.offer(x, cost)
+        later.offer_later(x, cost)
+
+    def counting(self: Any, x: Tensor, factual: Tensor) -> Tensor:
+        asked.append(len(x))
+        return is_valid(self, x, factual)
+
+    monkeypatch.setattr(type(problem.validator), "is_valid", counting)
+    later.look()
+    assert asked == [30 * count]
+    for name in ("x", "valid", "cost"):
+        assert torch.equal(getattr(now, name), getattr(later, name))

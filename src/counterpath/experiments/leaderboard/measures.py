@@ -12,7 +12,7 @@ them. Where scikit-learn has a measure, it is scikit-learn's. Conventions differ
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -61,44 +61,70 @@ def linf(x: Array, y: Array) -> Array:
     return _array(np.abs(y - x).max(1))
 
 
-def knn_distance(y: Array, reference: Array, neighbours: int = NEIGHBOURS) -> Array:
+Fitted = dict[tuple[Any, ...], Any]
+"""What was made of reference rows, by what it is: of a large table that takes longer than the search of a method."""
+
+
+def once(fitted: Fitted | None, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+    """What was made before under a key, or now; without a place to keep it, it is made anew."""
+    if fitted is None:
+        return make()
+    if key not in fitted:
+        fitted[key] = make()
+    return fitted[key]
+
+
+def _nearest(reference: Array, fitted: Fitted | None) -> Any:
+    from sklearn.neighbors import NearestNeighbors
+
+    return once(fitted, ("nearest",), lambda: NearestNeighbors().fit(reference))
+
+
+def knn_distance(y: Array, reference: Array, neighbours: int = NEIGHBOURS, fitted: Fitted | None = None) -> Array:
     """Mean distance to the nearest reference rows."""
-    from sklearn.neighbors import NearestNeighbors
-
-    near = NearestNeighbors(n_neighbors=min(neighbours, len(reference))).fit(reference)
-    return _array(near.kneighbors(y)[0].mean(1))
+    return _array(_nearest(reference, fitted).kneighbors(y, min(neighbours, len(reference)))[0].mean(1))
 
 
-def ynn(y: Array, reference: Array, predict: Predict, neighbours: int = NEIGHBOURS) -> Array:
+def ynn(
+    y: Array, reference: Array, predict: Predict, neighbours: int = NEIGHBOURS, fitted: Fitted | None = None
+) -> Array:
     """Share of the nearest reference rows that the model decides as it decides the counterfactual (CARLA)."""
-    from sklearn.neighbors import NearestNeighbors
-
-    near = NearestNeighbors(n_neighbors=neighbours).fit(reference).kneighbors(y, return_distance=False)
-    decided = predict(reference) >= _BOX
+    near = _nearest(reference, fitted).kneighbors(y, neighbours, return_distance=False)
+    decided = once(fitted, ("decided",), lambda: predict(reference) >= _BOX)
     return _array((decided[near] == (predict(y) >= _BOX)[:, None]).mean(1))
 
 
-def local_outlier_factor(y: Array, reference: Array, neighbours: int = LOF_NEIGHBOURS["ours"]) -> Array:
+def _outliers(reference: Array, neighbours: int, fitted: Fitted | None) -> Any:
+    from sklearn.neighbors import LocalOutlierFactor
+
+    def make() -> Any:
+        return LocalOutlierFactor(n_neighbors=neighbours, novelty=True).fit(reference)
+
+    return once(fitted, ("lof", neighbours), make)
+
+
+def local_outlier_factor(
+    y: Array, reference: Array, neighbours: int = LOF_NEIGHBOURS["ours"], fitted: Fitted | None = None
+) -> Array:
     """LOF with regard to reference rows: about 1 among them, larger where they are denser than here."""
-    from sklearn.neighbors import LocalOutlierFactor
-
-    return _array(-LocalOutlierFactor(n_neighbors=neighbours, novelty=True).fit(reference).score_samples(y))
+    return _array(-_outliers(reference, neighbours, fitted).score_samples(y))
 
 
-def is_inlier(y: Array, reference: Array, neighbours: int = LOF_NEIGHBOURS["genre"]) -> Array:
+def is_inlier(
+    y: Array, reference: Array, neighbours: int = LOF_NEIGHBOURS["genre"], fitted: Fitted | None = None
+) -> Array:
     """1 where LOF calls a row an inlier of the reference rows (GenRe: of those that its judge accepts)."""
-    from sklearn.neighbors import LocalOutlierFactor
-
-    found = LocalOutlierFactor(n_neighbors=neighbours, novelty=True).fit(reference).predict(y)
-    return _array(found == 1)
+    return _array(_outliers(reference, neighbours, fitted).predict(y) == 1)
 
 
-def isolation_forest(y: Array, reference: Array) -> Array:
+def isolation_forest(y: Array, reference: Array, fitted: Fitted | None = None) -> Array:
     """The score of an isolation forest: positive for inliers."""
     from sklearn.ensemble import IsolationForest
 
-    forest = IsolationForest(n_estimators=TREES, random_state=FOREST_SEED).fit(reference)
-    return _array(forest.decision_function(y))
+    def make() -> Any:
+        return IsolationForest(n_estimators=TREES, random_state=FOREST_SEED).fit(reference)
+
+    return _array(once(fitted, ("forest",), make).decision_function(y))
 
 
 def type_violations(y: Array, blocks: Sequence[Sequence[int]], binary: Sequence[int] = ()) -> Array:
@@ -180,6 +206,7 @@ class Answers:
         judge: An independent classifier that no search has asked; None for none.
         density: The log-density of rows under a flow; None for none.
         threshold: The log-density above which a row is plausible.
+        fitted: What was made of the reference rows; whoever has other rows needs another.
     """
 
     x: Array
@@ -190,6 +217,7 @@ class Answers:
     judge: Predict | None = None
     density: Predict | None = None
     threshold: float = 0.0
+    fitted: Fitted = field(default_factory=dict)
 
     def measure(self, convention: str) -> dict[str, Array]:
         """The measures of a convention, a key of `CONVENTIONS`, of every row; NaN where there is no answer."""
@@ -197,10 +225,7 @@ class Answers:
         values: dict[str, Array] = {"found": _array(found)}
         if not found.any():
             return values
-        some = Answers(
-            self.x[found], self.y[found], self.reference, self.columns, self.predict, self.judge, self.density,
-            self.threshold,
-        )  # fmt: skip
+        some = replace(self, x=self.x[found], y=self.y[found])
         for name, function in CONVENTIONS[convention].items():
             whole = np.full(len(found), np.nan)
             whole[found] = function(some)
@@ -232,34 +257,34 @@ _ALWAYS: dict[str, Callable[[Answers], Array]] = {
     "mutability_violations": lambda a: mutability_violations(a.x, a.y, a.columns.immutable),
 }
 CONVENTIONS: dict[str, dict[str, Callable[[Answers], Array]]] = {
-    "recoursebench": {**_ALWAYS, "knn_5": lambda a: knn_distance(a.y, a.reference)},
+    "recoursebench": {**_ALWAYS, "knn_5": lambda a: knn_distance(a.y, a.reference, fitted=a.fitted)},
     "carla": {
         **{name: _ALWAYS[name] for name in ("valid", "l0", "l1", "linf")},
         "l2_squared": lambda a: l2_squared(a.x, a.y),
         "violations": lambda a: l0(a.x[:, list(a.columns.immutable)], a.y[:, list(a.columns.immutable)]),
         "redundancy": lambda a: redundancy(a.x, a.y, a.predict),
-        "ynn": lambda a: ynn(a.y, a.reference, a.predict),
+        "ynn": lambda a: ynn(a.y, a.reference, a.predict, fitted=a.fitted),
     },
     "cel": {
         **{name: _ALWAYS[name] for name in ("valid", "l0", "l1", "l2")},
-        "lof": lambda a: local_outlier_factor(a.y, a.reference, LOF_NEIGHBOURS["cel"]),
-        "isolation_forest": lambda a: isolation_forest(a.y, a.reference),
+        "lof": lambda a: local_outlier_factor(a.y, a.reference, LOF_NEIGHBOURS["cel"], a.fitted),
+        "isolation_forest": lambda a: isolation_forest(a.y, a.reference, a.fitted),
         "log_density": _log_density,
         "plausible": lambda a: np.where(np.isnan(_log_density(a)), np.nan, _log_density(a) > a.threshold),
     },
     "genre": {
         "valid": _judged,
         "valid_model": _valid,
-        "lof_inlier": lambda a: is_inlier(a.y, a.reference),
+        "lof_inlier": lambda a: is_inlier(a.y, a.reference, fitted=a.fitted),
         "cost": lambda a: l1(a.x, a.y),
-        "score": lambda a: _judged(a) + is_inlier(a.y, a.reference) - l1(a.x, a.y) / a.x.shape[1],
+        "score": lambda a: _judged(a) + is_inlier(a.y, a.reference, fitted=a.fitted) - l1(a.x, a.y) / a.x.shape[1],
     },
     "ours": {
         **_ALWAYS,
-        "knn_5": lambda a: knn_distance(a.y, a.reference),
-        "lof": lambda a: local_outlier_factor(a.y, a.reference),
-        "isolation_forest": lambda a: isolation_forest(a.y, a.reference),
-        "ynn": lambda a: ynn(a.y, a.reference, a.predict),
+        "knn_5": lambda a: knn_distance(a.y, a.reference, fitted=a.fitted),
+        "lof": lambda a: local_outlier_factor(a.y, a.reference, fitted=a.fitted),
+        "isolation_forest": lambda a: isolation_forest(a.y, a.reference, a.fitted),
+        "ynn": lambda a: ynn(a.y, a.reference, a.predict, fitted=a.fitted),
         "redundancy": lambda a: redundancy(a.x, a.y, a.predict),
         "log_density": _log_density,
         "valid_judge": _judged,

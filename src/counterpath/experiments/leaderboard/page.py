@@ -10,23 +10,29 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from counterpath.experiments.leaderboard.acceptance import (
+    COLUMNS,
+    DEFAULT,
+    RIVALS,
+    Verdict,
+    mean_and_spread,
+    row,
+    verdict,
+)
 from counterpath.experiments.leaderboard.run import REPRODUCED
-from counterpath.experiments.leaderboard.suites import SUITES
+from counterpath.experiments.leaderboard.suites import PRESETS, SUITES
 from counterpath.explanation.plots.style import COLORS, figure
 from counterpath.search.methods import LITERATURE, METHODS
 from counterpath.utils.files import write_text
 
-DEFAULT = "geodesic"
-"""The method that users get."""
 PAGE = "index.html"
 SUMMARY = "summary.md"
 PAIRS = (("l1", "lof"), ("ld_sq", "l0"), ("valid", "seconds"))
 """What the figures show against each other, where both are measured."""
-RIVALS = ("l1", "ld_sq", "lof")
-"""No other method without violations should be better in all of them."""
-FIRST = ("valid", "l0", *RIVALS, "violation", "seconds")
+FIRST = ("valid", "l0", *RIVALS, "violation", "seconds", "cpu_seconds")
 """The columns that need no scrolling, where there are any of them."""
-_ENOUGH = 0.99  # of the rows that any method solves, that the default must solve
+_SPREAD = ("valid", "l0", *RIVALS)
+"""Of which the spread over seeds is shown."""
 
 
 @dataclass(frozen=True)
@@ -37,21 +43,27 @@ class Block:
         suite: Whose rules.
         data: The data set.
         model: The explained model.
+        preset: How large the runs were; never two of them together.
         seeds: The seeds.
-        done: By method its means.
+        done: By method its means over seeds.
+        spread: By method the standard deviations over seeds, where there are several.
         missing: By method why it has none.
         published: What others have published.
         notes: What is worth knowing.
+        verdicts: Whether the default keeps what is promised, seed by seed.
     """
 
     suite: str
     data: str
     model: str
+    preset: str
     seeds: tuple[int, ...]
     done: Mapping[str, Mapping[str, float]]
+    spread: Mapping[str, Mapping[str, float]]
     missing: Mapping[str, str]
     published: Sequence[Mapping[str, Any]]
     notes: tuple[str, ...]
+    verdicts: tuple[Verdict, ...] = ()
 
     @property
     def title(self) -> str:
@@ -67,26 +79,41 @@ class Block:
 
 
 def blocks_of(cells: Sequence[Mapping[str, Any]]) -> list[Block]:
-    """The cells by suite, data set and model; the largest preset of each."""
-    groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
+    """The cells by suite, data set and model, in the order of the suites; of one preset each.
+
+    The full one counts as soon as it has the default, else the quick one.
+    """
+    groups: dict[tuple[str, str, str], dict[str, list[Mapping[str, Any]]]] = {}
     for cell in cells:
-        groups.setdefault((cell["suite"], cell["data"], cell["model"]), []).append(cell)
-    return [_block(*where, group) for where, group in groups.items()]
+        sizes = groups.setdefault((cell["suite"], cell["data"], cell["model"]), {})
+        sizes.setdefault(cell["preset"], []).append(cell)
+    places = {(suite, data): at for suite in SUITES for at, data in enumerate(PRESETS["full"].data[suite])}
+    order = sorted(groups, key=lambda key: (list(SUITES).index(key[0]), places.get(key[:2], len(places))))
+    return [_block(*where, *_largest(groups[where])) for where in order]
 
 
-def _block(suite: str, data: str, model: str, cells: list[Mapping[str, Any]]) -> Block:
-    full = [cell for cell in cells if cell["preset"] == "full"]
-    cells = full or cells
+def _largest(sizes: Mapping[str, list[Mapping[str, Any]]]) -> tuple[str, list[Mapping[str, Any]]]:
+    with_default = {name for name, cells in sizes.items() if any(cell["method"] == DEFAULT for cell in cells)}
+    name = max(sizes, key=lambda name: (name in with_default, list(PRESETS).index(name)))
+    return name, sizes[name]
+
+
+def _block(suite: str, data: str, model: str, preset: str, cells: list[Mapping[str, Any]]) -> Block:
     done: dict[str, dict[str, float]] = {}
+    spread: dict[str, dict[str, float]] = {}
     missing: dict[str, str] = {}
     notes: list[str] = []
     published: list[Any] = []
+    seeds = tuple(sorted({cell["seed"] for cell in cells}))
     for method in METHODS:
         own = [cell for cell in cells if cell["method"] == method]
-        good = [_values(cell) for cell in own if cell["status"] == "done"]
+        good = [cell for cell in own if cell["status"] == "done"]
+        values = [_values(cell) for cell in good]
         if good:
-            names = dict.fromkeys(name for values in good for name in values)
-            done[method] = {name: _mean([values[name] for values in good if name in values]) for name in names}
+            names = dict.fromkeys(name for each in values for name in each)
+            both = {name: mean_and_spread([each[name] for each in values if name in each]) for name in names}
+            done[method] = {name: mean for name, (mean, _) in both.items()}
+            spread[method] = {name: off for name, (_, off) in both.items()} if len(good) > 1 else {}
         elif own:
             missing[method] = f"{own[0]['status']}: {own[0]['reason']}"
     for cell in cells:
@@ -96,17 +123,35 @@ def _block(suite: str, data: str, model: str, cells: list[Mapping[str, Any]]) ->
         people = cell.get("people")
         notes += [f"{people} people. {cell.get('note', '')}"] if people else []
         notes += [_reproduction(cell)]
-    seeds = tuple(sorted({cell["seed"] for cell in cells}))
-    return Block(suite, data, model, seeds, done, missing, published, tuple(dict.fromkeys(notes)))
+    notes += _incomplete(cells, seeds)
+    said = [verdict([cell for cell in cells if cell["seed"] == seed]) for seed in seeds] if suite == "ours" else []
+    return Block(
+        suite, data, model, preset, seeds, done, spread, missing, published, tuple(dict.fromkeys(notes)),
+        tuple(each for each in said if each is not None),
+    )  # fmt: skip
+
+
+def _incomplete(cells: Sequence[Mapping[str, Any]], seeds: tuple[int, ...]) -> list[str]:
+    """Which methods were cut off by the clock, and which do not have all seeds."""
+    late, some = {}, {}
+    for method in METHODS:
+        own = [cell for cell in cells if cell["method"] == method and cell["status"] == "done"]
+        share = max((cell.get("out_of_time", 0.0) for cell in own), default=0.0)
+        if share:
+            late[method] = f"{method} ({share:.0%} of the people)"
+        if own and len(own) < len(seeds):
+            some[method] = f"{method} ({', '.join(str(cell['seed']) for cell in own)})"
+    limit = next((cell["time_limit"] for cell in cells if "time_limit" in cell), 0)
+    lines = [f"Cut off after {limit:g} s, with no answer for the rest: {', '.join(late.values())}."] if late else []
+    return lines + (
+        [f"Of these not all seeds are there, and means are over: {', '.join(some.values())}."] if some else []
+    )
 
 
 def _values(cell: Mapping[str, Any]) -> dict[str, float]:
     means = {name: value for name, value in cell["means"].items() if value is not None}
-    return {"valid": cell["valid"], **means, "seconds": cell["seconds"]}
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
+    busy = {"cpu_seconds": cell["cpu_seconds"]} if "cpu_seconds" in cell else {}
+    return {"valid": cell["valid"], **means, "seconds": cell["seconds"], **busy}
 
 
 def _reproduction(cell: Mapping[str, Any]) -> str:
@@ -121,27 +166,20 @@ def _reproduction(cell: Mapping[str, Any]) -> str:
     return f"Published row {cell['row']} by our implementation, {verdict}: {shown}. {cell['how']}."
 
 
-def verdicts(block: Block) -> list[str]:
-    """Whether the default method keeps what is promised of it in our own suite, in sentences."""
-    own = block.done.get(DEFAULT)
-    if block.suite != "ours" or own is None:
-        return []
-    broken = own.get("type_violations", 0) + own.get("violation", 0)
-    most = max(values["valid"] for values in block.done.values() if values.get("violation", 0) == 0)
-    text = f"The default, {DEFAULT}: {broken:.3g} violations a row, valid for {own['valid']:.3f}"
-    text += f" of the rows (any method without violations: {most:.3f})"
-    lines = [text + ("." if broken == 0 and own["valid"] >= _ENOUGH * most else "; that is not as promised.")]
-    rivals: dict[tuple[str, ...], list[str]] = {}
-    for method, values in block.done.items():
-        if method == DEFAULT or values.get("violation", 0) > 0 or values["valid"] < _ENOUGH * most:
-            continue
-        better = [name for name in RIVALS if name in values and name in own and values[name] < own[name]]
-        if len(better) >= 2:
-            rivals.setdefault(tuple(better), []).append(method)
-    for measured, names in rivals.items():
-        every = "all of " if len(measured) == len(RIVALS) else ""
-        lines.append(f"Marked: better than it in {every}{', '.join(measured)}, and as often valid: {', '.join(names)}.")
-    return lines
+def acceptance(blocks: Sequence[Block]) -> tuple[str, list[list[str]]]:
+    """Whether the default method keeps what is promised of it in our own suite: a sentence, and the rows of a table."""
+    some = [block for block in blocks if block.verdicts]
+    every = [each for block in some for each in block.verdicts]
+    kept = sum(each.kept for each in every)
+    small = "" if all(block.preset == "full" for block in some) else " Rows marked (quick) are of the small preset."
+    text = (
+        f"In {kept} of {len(every)} cells (data set, model and seed) the default, {DEFAULT}, breaks nothing, is valid "
+        "for at least 99 % of the people for whom any method has a feasible, plausible answer, and nobody of whom that "
+        "is true as well is better in L1, LD² and LOF at once. violations: the worst seed; valid: of those people, the "
+        f"worst seed; L1, LD², LOF: mean ± standard deviation over seeds.{small}"
+    )
+    titles = [f"{block.data} · {block.model}" + ("" if block.preset == "full" else " (quick)") for block in some]
+    return text, [row(title, block.verdicts) for title, block in zip(titles, some, strict=True)]
 
 
 def write_page(cells: Sequence[Mapping[str, Any]], folder: Path) -> Path:
@@ -158,17 +196,31 @@ def write_page(cells: Sequence[Mapping[str, Any]], folder: Path) -> Path:
         {
             "id": "-".join((block.suite, block.data, block.model)),
             "title": block.title,
-            "about": f"{SUITES[block.suite].title}; seeds {', '.join(map(str, block.seeds))}.",
-            "verdicts": [*block.notes, *verdicts(block)],
+            "about": f"{SUITES[block.suite].title}; {_size(block)}.",
+            "notes": block.notes,
             "columns": block.columns,
             "rows": _rows(block),
             "figure": Markup(_figure(block)),  # our own drawing, whose texts Matplotlib escapes
         }
         for block in blocks
     ]
-    write_text(folder / PAGE, environment.get_template("page.html.j2").render(blocks=shown))
-    write_text(folder / SUMMARY, "\n".join(_markdown(block) for block in blocks))
+    text, rows = acceptance(blocks)
+    rendered = environment.get_template("page.html.j2").render(
+        blocks=shown, promise=text, columns=COLUMNS, accepted=rows, default=DEFAULT
+    )
+    write_text(folder / PAGE, rendered)
+    head = f"## What is promised of the default\n\n{text}\n\n{_table(COLUMNS, rows)}\n" if rows else ""
+    write_text(folder / SUMMARY, "\n".join([head, *(_markdown(block) for block in blocks)]).lstrip())
     return folder / PAGE
+
+
+def _size(block: Block) -> str:
+    seeds = ", ".join(map(str, block.seeds))
+    return f"preset {block.preset}, {'seeds' if len(block.seeds) > 1 else 'seed'} {seeds}"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join([f"| {' | '.join(each)} |" for each in (head, ["---"] * len(head), *rows)]) + "\n"
 
 
 def _rows(block: Block) -> list[dict[str, Any]]:
@@ -184,7 +236,12 @@ def _kind(method: str) -> str:
 
 
 def _row(method: str, values: Mapping[str, float], block: Block, kind: str) -> dict[str, Any]:
-    cells = [{"number": values.get(name, ""), "text": _text(values.get(name))} for name in block.columns]
+    off = block.spread.get(method, {})
+    spread = {name: f" ± {off[name]:.2g}" for name in _SPREAD if off.get(name)}
+    cells = [
+        {"number": values.get(name, ""), "text": _text(values.get(name)) + spread.get(name, "")}
+        for name in block.columns
+    ]
     return {"method": method, "kind": kind, "reason": "", "cells": cells}
 
 
@@ -239,12 +296,14 @@ def _undominated(points: Mapping[str, tuple[float, float]], *, up: bool) -> list
 
 
 def _markdown(block: Block) -> str:
-    head = f"## {block.title}\n\nSeeds {', '.join(map(str, block.seeds))}.\n\n"
-    head += "".join(f"- {line}\n" for line in (*block.notes, *verdicts(block)))
-    lines = [f"| method | {' | '.join(block.columns)} |", "|---" * (len(block.columns) + 1) + "|"]
-    for row in _rows(block):
-        if row["reason"]:
-            lines.append(f"| `{row['method']}` | {row['reason']} |" + " |" * (len(block.columns) - 1))
-        else:
-            lines.append(f"| `{row['method']}` | " + " | ".join(cell["text"] for cell in row["cells"]) + " |")
-    return head + "\n" + "\n".join(lines) + "\n"
+    head = f"## {block.title}\n\n{_size(block).capitalize()}.\n\n"
+    head += "".join(f"- {line}\n" for line in block.notes)
+    width = len(block.columns)
+    rows = [
+        [
+            f"`{each['method']}`",
+            *([each["reason"]] + [""] * (width - 1) if each["reason"] else [cell["text"] for cell in each["cells"]]),
+        ]
+        for each in _rows(block)
+    ]
+    return head + "\n" + _table(["method", *block.columns], rows)

@@ -3,12 +3,17 @@
 A cell is one method on one data set, model and seed. What fails is a cell, too, with its reason.
 """
 
+import contextlib
+import itertools
 import json
+import os
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from counterpath.experiments.leaderboard.arena import Arena, summarize
 from counterpath.experiments.leaderboard.suites import PRESETS, SUITES, Preset, methods_of
@@ -16,6 +21,8 @@ from counterpath.search.methods import METHODS
 from counterpath.utils.errors import InputError, choose
 
 FILE = "cells.jsonl"
+LOCKS = ".locks"
+"""The folder of what processes hold, so that no two do the same; a lock ends with its process."""
 REPRODUCED = "reproduced"
 """The method of a cell that holds a published row, and ours of it."""
 
@@ -41,7 +48,7 @@ def plan(
     methods: Sequence[str] | None = None,
     seeds: Sequence[int] | None = None,
 ) -> list[Key]:
-    """All cells of a run, those that share a model one after another.
+    """All cells of a run, those that share a model one after another, and first those of the first seed.
 
     Raises:
         InputError: Something of it is unknown.
@@ -52,9 +59,9 @@ def plan(
     runs = (0,) if chosen.deterministic else size.seeds
     return [
         Key(suite, preset, table, model, seed, method)
+        for seed in seeds or runs
         for table in data or size.data[suite]
         for model in models or chosen.models or size.models
-        for seed in seeds or runs
         for method in (REPRODUCED, *(methods or METHODS))
     ]
 
@@ -69,7 +76,7 @@ def read_cells(folder: Path) -> list[dict[str, Any]]:
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         try:
             cell = json.loads(line)
-            found[Key(**{name: cell[name] for name in Key.__dataclass_fields__})] = cell
+            found[_key(cell)] = cell
         except (json.JSONDecodeError, KeyError):
             continue
     return list(found.values())
@@ -79,6 +86,8 @@ def run(
     keys: Sequence[Key], folder: Path, preset: Preset, *, seconds: float | None = None, retry: bool = False
 ) -> Iterator[dict[str, Any]]:
     """Do the cells that are not done, and give back each when it is written.
+
+    Any number of processes may work on one folder: each data set, model and seed is done by one of them.
 
     Args:
         keys: The cells, as of `plan`.
@@ -91,30 +100,43 @@ def run(
         InputError: The folder cannot be written.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        (folder / LOCKS).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{folder} cannot be made: {error.strerror}") from error
-    done = {
-        Key(**{name: cell[name] for name in Key.__dataclass_fields__})
-        for cell in read_cells(folder)
-        if not (retry and cell["status"] == "failed")
-    }
-    arena: Arena | Exception | None = None
-    where: tuple[str, str, str, int] | None = None
+    begun = read_cells(folder)
+    failed = {_key(cell) for cell in begun if retry and cell["status"] == "failed"}
     _, left_out = methods_of(preset)
     started = time.monotonic()
-    for key in keys:
-        if key in done:
+    for where, group in itertools.groupby(keys, lambda key: replace(key, method="")):
+        if not (failed.intersection(some := list(group)) or set(some) - {_key(cell) for cell in read_cells(folder)}):
             continue
-        if seconds is not None and time.monotonic() - started > seconds:
-            return
-        here = (key.suite, key.data, key.model, key.seed)
-        if key.method not in left_out and where != here:
-            where, arena = here, _make(key, preset)
-        cell = {**key.__dict__, **_cell(key, arena, left_out)}
-        with (folder / FILE).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(cell) + "\n")
-        yield cell
+        name = "-".join(str(value) for value in where.__dict__.values() if value != "")
+        with contextlib.suppress(Timeout), FileLock(folder / LOCKS / name, timeout=0):
+            again = failed.intersection(_key(cell) for cell in read_cells(folder) if cell["status"] == "failed")
+            done, arena = {_key(cell) for cell in read_cells(folder)} - again, None
+            for key in some:
+                if key in done:
+                    continue
+                if seconds is not None and time.monotonic() - started > seconds:
+                    return
+                if key.method not in left_out and arena is None:
+                    arena = _make(key, preset)
+                cell = {**key.__dict__, **_cell(key, arena, left_out)}
+                _write(folder, cell)
+                yield cell
+
+
+def _key(cell: dict[str, Any]) -> Key:
+    return Key(**{name: cell[name] for name in Key.__dataclass_fields__})
+
+
+def _write(folder: Path, cell: dict[str, Any]) -> None:
+    """Add a line, whole and alone: after one that was cut off a new one begins."""
+    with FileLock(folder / LOCKS / FILE), (folder / FILE).open("ab+") as file:
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+        broken = file.read(1) not in (b"", b"\n")
+        file.write((b"\n" if broken else b"") + json.dumps(cell).encode() + b"\n")
 
 
 def _make(key: Key, preset: Preset) -> Arena | Exception:

@@ -4,7 +4,7 @@ Most of them say where to go and not by which way. So a path is the straight lin
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -14,7 +14,7 @@ from counterpath.models.latent import LatentModel
 from counterpath.search.method import Problem
 from counterpath.search.nearest import straight_lines
 from counterpath.search.objective import Objective
-from counterpath.search.paths import Paths
+from counterpath.search.paths import Paths, is_first
 from counterpath.search.traverse import StopReason
 from counterpath.utils.devices import map_blocks
 
@@ -23,6 +23,8 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 Candidates = Callable[[Tensor, Tensor], Tensor]
 """Feasible rows, given points of some space and to which row each belongs."""
 
+_LATER = 1 << 13
+"""Rows about which a model is asked at once: of a table it takes about as long for one row as for a thousand."""
 _AT_ONCE = 1 << 15
 """Candidates that are held at once: with 100 columns 13 MB, and enough to fill a block of any device."""
 
@@ -37,6 +39,7 @@ class Best:
         valid: Which of them are valid.
         cost: What each costs; infinite where nothing has been looked at.
         timed_out: Whether there was no time to look on.
+        later: What was offered for later, and has not been looked at.
     """
 
     problem: Problem
@@ -44,6 +47,7 @@ class Best:
     valid: Bool[Tensor, "n"]
     cost: Float[Tensor, "n"]
     timed_out: bool = False
+    later: list[tuple[Tensor, Tensor]] = field(default_factory=list)
 
     @classmethod
     def of(cls, problem: Problem) -> "Best":
@@ -59,14 +63,36 @@ class Best:
         cost: Float[Tensor, "p"],
         row: Int[Tensor, "p"] | None = None,
     ) -> None:
-        """Feasible rows that may be better, one for each row, or those of some rows; what is not finite is not."""
+        """Feasible rows that may be better, one for each row, or any number of some rows; what is not finite is not.
+
+        Of several of one row that are as good the first counts.
+        """
         row = torch.arange(len(self.x), device=x.device) if row is None else row
         finite = (x.isfinite().all(-1) & cost.isfinite()).nonzero()[:, 0]
         x, cost, row = x[finite], cost[finite].to(self.cost.dtype), row[finite]
         valid = self.problem.validator.is_valid(x, self.problem.feasible.origin[row])
+        order = cost.argsort(stable=True)
+        order = order[(~valid[order]).int().argsort(stable=True)]
+        order = order[row[order].argsort(stable=True)]
+        first = order[is_first(row[order])]
+        x, cost, row, valid = x[first], cost[first], row[first], valid[first]
         better = (valid & ~self.valid[row]) | ((valid == self.valid[row]) & (cost < self.cost[row]))
         taken = row[better]
         self.x[taken], self.valid[taken], self.cost[taken] = x[better], valid[better], cost[better]
+
+    def offer_later(self, x: Float[Tensor, "n D"], cost: Float[Tensor, "n"]) -> None:
+        """As `offer`, one for each row, but only looked at before `paths`: the model is asked about many at once."""
+        self.later.append((x, cost))
+        if len(self.later) * len(x) >= _LATER:
+            self.look()
+
+    def look(self) -> None:
+        """Look at what was offered for later."""
+        if self.later:
+            x, cost = map(torch.cat, zip(*self.later, strict=True))
+            row = torch.arange(len(self.x), device=x.device).repeat(len(self.later))
+            self.later.clear()
+            self.offer(x, cost, row)
 
     @property
     def should_stop(self) -> bool:
@@ -76,6 +102,7 @@ class Best:
 
     def paths(self) -> Paths:
         """The straight lines to the ends."""
+        self.look()
         missing = StopReason.OUT_OF_TIME if self.timed_out else StopReason.ALL_STEPS_TAKEN
         reason = torch.where(self.valid, StopReason.CONFIDENCE_REACHED, missing)
         return straight_lines(self.problem, self.x, (self.x != self.problem.feasible.factual).any(-1), reason)
@@ -136,7 +163,7 @@ def descend_codes(
         with torch.no_grad():
             looked = map_blocks(look, z.detach(), feasible.factual, context, fixed)
             x = feasible.legal(looked[:, width:])
-            best.offer(x, map_blocks(loss, x, feasible.factual))
+            best.offer_later(x, map_blocks(loss, x, feasible.factual))
         z.grad = looked[:, :width]
         optimizer.step()
 

@@ -63,7 +63,7 @@ class Ppcef(Method):
                 break
             with torch.no_grad():
                 legal = feasible.legal(x.detach())
-                best.offer(legal, map_blocks(loss, legal, feasible.factual))
+                best.offer_later(legal, map_blocks(loss, legal, feasible.factual))
             slope = map_blocks(lambda point, factual: gradient(loss, point, factual), x.detach(), feasible.factual)
             x.grad = slope.masked_fill(feasible.fixed, 0).nan_to_num(0.0, 0.0, 0.0)
             optimizer.step()
