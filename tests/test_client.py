@@ -114,7 +114,7 @@ def test_a_connection_that_went_or_took_too_long_is_not_used_again() -> None:
                 self.wfile.write(text)
             self.close_connection = True  # without a word, as when it was idle for too long
 
-        do_GET = do_POST = do_DELETE = answer
+        do_GET = do_POST = do_DELETE = answer  # noqa: N815  # as they are called
 
         def log_message(self, *said: Any) -> None:
             """Nothing."""
