@@ -1,8 +1,9 @@
 """The client against a real service."""
 
+import contextlib
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from typing import Any
 
 import pandas as pd
@@ -91,3 +92,47 @@ def test_a_busy_service_is_asked_again_when_it_says() -> None:
             server.shutdown()
             thread.join()
     assert statuses == []
+
+
+def test_a_connection_that_went_or_took_too_long_is_not_used_again() -> None:
+    """A service closes what is idle; and what comes late is the answer to another request."""
+    slow = threading.Event()
+
+    class Leaving(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def answer(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            if self.path.endswith("/slow"):
+                slow.wait(10)
+            self.send_response(200)
+            text = b'{"models": [], "id": "1"}'
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                self.wfile.write(text)
+            self.close_connection = True  # without a word, as when it was idle for too long
+
+        do_GET = do_POST = do_DELETE = answer  # noqa: N815  # as they are called
+
+        def log_message(self, *said: Any) -> None:
+            """Nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Leaving) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            with Client(f"http://127.0.0.1:{server.server_port}", timeout=0.3) as client:
+                assert client.models() == []
+                job = client.start("people", [])
+                assert job.id == "1"
+                job.cancel()
+                with pytest.raises(TimeoutError):
+                    client.model("slow")
+                slow.set()
+                assert client.models() == []
+        finally:
+            slow.set()
+            server.shutdown()
+            thread.join()

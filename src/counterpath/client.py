@@ -156,17 +156,20 @@ class Client:
         return Job(self, id)
 
     def _ask(self, method: str, path: str, body: Any = None) -> tuple[Any, Mapping[str, str]]:
+        once = method == "DELETE" or path.endswith("async=true")  # it changes something: it is not sent again
         for left in range(self._tries - 1, -1, -1):
+            if once:  # the service closes a kept connection that is idle, and may do so just as this is sent
+                self._connection.close()
             try:
                 return self._ask_once(method, path, body)
             except ServiceError as error:
                 if error.status not in _BUSY or not left:
                     raise
                 time.sleep((error.retry_after or 1.0) * random.uniform(1, 1.5))  # others are told the same
-            except (http.client.RemoteDisconnected, ConnectionError):
-                # A kept connection is closed by the service when it is idle; what changes nothing is asked again.
-                self._connection.close()
-                if not left or method == "DELETE" or path.endswith("async=true"):
+            except (http.client.HTTPException, OSError) as error:
+                self._connection.close()  # whatever still comes on it is the answer to this request and no other
+                gone = isinstance(error, http.client.RemoteDisconnected | ConnectionError)
+                if not gone or once or not left:
                     raise
         raise AssertionError("at least one try")
 

@@ -52,13 +52,17 @@ def test_a_job_answers_as_the_request_does(explainer: cp.Explainer, rows: list[d
     with service({"people": explainer}, Settings()) as client:
         name = _start(client, rows, **asked)
         card = _wait(client, name)
-        found = client.get(f"/v1/jobs/{name}/rows").json()
+        answer = client.get(f"/v1/jobs/{name}/rows")
+        found = answer.json()
         some = client.get(f"/v1/jobs/{name}/rows", params={"first": 5, "count": 2}).json()["rows"]
         whole = client.post(EXPLAIN, json={"rows": rows, "target_class": "low", "plans": 2, "row_constraints": own})
     ExplainResponse.model_validate(whole.json())
     assert (card.done, card.rows, card.problem) == (8, 8, None)
     assert card.expires is not None
     assert card.model_digest == whole.headers["counterpath-model-digest"]
+    assert card.data_digest == whole.headers["counterpath-data-digest"]
+    for header in ("counterpath-model-digest", "counterpath-data-digest", "counterpath-version"):
+        assert answer.headers[header] == whole.headers[header]
     JobRows.model_validate(found)
     assert found["rows"] == whole.json()["rows"]
     assert some == whole.json()["rows"][5:7]

@@ -120,7 +120,10 @@ def test_traces_have_a_span_for_every_request(explainer: cp.Explainer) -> None:
     caller = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     with served(Tracing(create(Dispatcher({"people": explainer})), provider)) as address:
         httpx.get(f"{address}/v1/models/people", headers={"traceparent": caller})
-    (span,) = exporter.get_finished_spans()
+        httpx.get(f"{address}/v1/jobs/{'A' * 32}")
+    span, of_job = exporter.get_finished_spans()
     assert span.name == "GET /v1/models/people"
     assert span.attributes["http.response.status_code"] == 200
     assert format(span.context.trace_id, "032x") == "0af7651916cd43dd8448eb211c80319c"
+    assert of_job.name == "GET /v1/jobs/{id}"
+    assert of_job.attributes["url.path"] == "/v1/jobs/AAAAAA…", "whoever knows the whole id may see the job"

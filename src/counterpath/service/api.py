@@ -208,7 +208,7 @@ def _add_service(app: FastAPI, dispatcher: Dispatcher, metrics: Metrics) -> None
 def _add_jobs(app: FastAPI, jobs: Jobs) -> None:
     tags: list[Any] = ["jobs"]
     name = Path(description="The id that the job was given.", pattern=ID.pattern)
-    said: dict[int | str, dict[str, Any]] = {200: {"headers": _headers(_BY_WHOM)}}
+    said: dict[int | str, dict[str, Any]] = {200: {"headers": _headers(_BY_WHOM | _BY_WHICH)}}
 
     @app.get(
         "/v1/jobs/{id}",

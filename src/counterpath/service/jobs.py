@@ -2,7 +2,7 @@
 
 A job is a folder named by its id, which has 192 random bits: whoever knows it may see the job and cancel it.
 
-    request.json     the model, its digest, and what was asked
+    request.json     the model, its digests, and what was asked
     rows-N.json      the rows from the N-th on, as they are found
     end.json         how it ended
     lock             held by the process that computes it
@@ -34,6 +34,7 @@ from starlette.exceptions import HTTPException
 
 from counterpath.service import schemas
 from counterpath.service.dispatcher import Dispatcher, StoppingError
+from counterpath.service.identity import ANSWERED_BY, Identity
 from counterpath.service.problems import FullError, problem
 from counterpath.service.settings import Settings
 from counterpath.utils.errors import CounterpathError, InputError, choose
@@ -105,9 +106,15 @@ class Jobs:
         Raises:
             FullError: There is no room for it.
         """
-        digest = self._dispatcher.identify(model).model
+        identity = self._dispatcher.identify(model)
         name = secrets.token_urlsafe(24)
-        request = {"model": model, "digest": digest, "created": _now(), "asked": asked}
+        request = {
+            "model": model,
+            "digest": identity.model,
+            "data_digest": identity.data,
+            "created": _now(),
+            "asked": asked,
+        }
         await self._on_disk(lambda: self._write(name, request))
         self._begin(name)
         return await self.show(name)
@@ -118,7 +125,7 @@ class Jobs:
         Raises:
             HTTPException: There is none of that name.
         """
-        return await self._on_disk(lambda: self._card(name))
+        return _answered(await self._on_disk(lambda: self._card(name)))
 
     async def rows(self, name: str, first: int, count: int) -> tuple[schemas.JobCard, list[str]]:
         """How far a job is, and some of the rows that it has found, each as JSON text.
@@ -139,7 +146,8 @@ class Jobs:
                 texts += [text for row, text in enumerate(part, start) if first <= row < first + count]
             return card, texts
 
-        return await self._on_disk(read)
+        card, texts = await self._on_disk(read)
+        return _answered(card), texts
 
     async def cancel(self, name: str) -> None:
         """Compute no more of a job, and forget what it has found.
@@ -318,6 +326,7 @@ class Jobs:
             id=name,
             model=request["model"],
             model_digest=request["digest"],
+            data_digest=request["data_digest"],
             status=status,
             rows=len(request["asked"]["rows"]),
             done=done,
@@ -330,6 +339,14 @@ class Jobs:
 _UNUSABLE = {"status": 422, "code": "unusable"}
 _SHOWN = 6
 """Characters of an id that are logged: enough to find a job, too few to use it."""
+
+
+def _answered(card: schemas.JobCard) -> schemas.JobCard:
+    """The card, which is noted for the response: it says which model the rows are of."""
+    answered_by = ANSWERED_BY.get()
+    if answered_by is not None:
+        answered_by.append(Identity(card.model_digest, card.data_digest))
+    return card
 
 
 def _now() -> str:

@@ -81,7 +81,7 @@ class RequestLog:
         fields = {
             "client": client[0] if client else None,
             "method": scope["method"],
-            "path": _JOB.sub(r"\1…", scope["path"])[:_LONGEST_PATH],
+            "path": shown_path(scope),
             "route": getattr(scope.get("route"), "path", None),
             "status": status,
             "bytes": size,
@@ -89,6 +89,11 @@ class RequestLog:
             "user_agent": Headers(scope=scope).get("user-agent", "")[:_LONGEST_PATH],
         }
         ACCESS.info("%s %s %s", fields["method"], fields["path"], status, extra={"fields": fields})
+
+
+def shown_path(scope: Scope) -> str:
+    """The path of a request as others may see it, without the whole id of a job."""
+    return _JOB.sub(r"\1…", scope["path"])[:_LONGEST_PATH]
 
 
 _LONGEST_PATH = 200  # characters of what clients chose that are logged: longer ones are no addresses of ours

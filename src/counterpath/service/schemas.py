@@ -233,6 +233,7 @@ class JobCard(Response):
     id: str = Field(description="Whoever knows it may see the job, and cancel it; nobody can guess it.")
     model: str
     model_digest: str = Field(description="Of the model that answers.")
+    data_digest: str = Field(description="Of the rows that it was fitted to.")
     status: str = Field(description="waiting, running, done or failed.")
     rows: int = Field(description="How many rows it has.")
     done: int = Field(description="How many of them are explained: the first ones.")

@@ -6,6 +6,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from counterpath import __version__
+from counterpath.service.logs import shown_path
 from counterpath.utils.errors import require
 
 _SERVER_ERROR = 500
@@ -49,7 +50,7 @@ class Tracing:
             await self._app(scope, receive, send)
             return
         caller = self._propagate.extract(dict(Headers(scope=scope)))
-        given = {"http.request.method": scope["method"], "url.path": scope["path"]}
+        given = {"http.request.method": scope["method"], "url.path": shown_path(scope)}
         kind = self._trace.SpanKind.SERVER
         with self._tracer.start_as_current_span(scope["method"], caller, kind=kind, attributes=given) as span:
 
