@@ -93,8 +93,8 @@ def mean_and_spread(values: Sequence[float]) -> tuple[float, float]:
 
 
 COLUMNS = (
-    "cell", "seeds", "people", "others", "violations", "valid", "L1", "LD²", "LOF", "better in all three",
-    "better in two", "kept",
+    "cell", "kept", "seeds", "people", "others", "violations", "valid", "L1", "LD²", "LOF", "better in all three",
+    "better in two",
 )  # fmt: skip
 
 
@@ -104,15 +104,15 @@ def row(title: str, verdicts: Sequence[Verdict]) -> list[str]:
     kept = sum(each.kept for each in verdicts)
     return [
         title,
+        f"{kept} of {len(verdicts)}",
         ", ".join(str(each.seed) for each in verdicts),
         _range([each.people for each in verdicts]),
         _range([each.methods for each in verdicts]),
         f"{max(each.violations for each in verdicts):.3g}",
         f"{min(each.valid for each in verdicts):.3f}",
-        *(f"{mean:.3g} ± {off:.2g}" if len(verdicts) > 1 else f"{mean:.3g}" for mean, off in spread),
+        *(f"{mean:.3g} ± {off:.1g}" if len(verdicts) > 1 else f"{mean:.3g}" for mean, off in spread),
         _who(verdicts, len(RIVALS)) or "none",
         _who(verdicts, 2) or "none",
-        f"{kept} of {len(verdicts)}",
     ]
 
 

@@ -122,7 +122,7 @@ def _block(suite: str, data: str, model: str, preset: str, cells: list[Mapping[s
         published = published or list(cell.get("published", ()))
         people = cell.get("people")
         notes += [f"{people} people. {cell.get('note', '')}"] if people else []
-        notes += [_reproduction(cell)]
+        notes += [_reproduction(cell)] if suite != "ours" else []
     notes += _incomplete(cells, seeds)
     said = [verdict([cell for cell in cells if cell["seed"] == seed]) for seed in seeds] if suite == "ours" else []
     return Block(
@@ -237,7 +237,7 @@ def _kind(method: str) -> str:
 
 def _row(method: str, values: Mapping[str, float], block: Block, kind: str) -> dict[str, Any]:
     off = block.spread.get(method, {})
-    spread = {name: f" ± {off[name]:.2g}" for name in _SPREAD if off.get(name)}
+    spread = {name: f" ± {off[name]:.1g}" for name in _SPREAD if off.get(name)}
     cells = [
         {"number": values.get(name, ""), "text": _text(values.get(name)) + spread.get(name, "")}
         for name in block.columns
@@ -262,17 +262,30 @@ def _figure(block: Block) -> str:
             for method, (one, other) in points.items():
                 size = 60 if method == DEFAULT else 26
                 axes.scatter([one], [other], s=size, color=COLORS.get(method, "#777777"), zorder=3)
-                axes.annotate(method, (one, other), xytext=(4, 3), textcoords="offset points", fontsize=7)
             best = _undominated(points, up=x == "valid")
             axes.plot(*zip(*best, strict=True), color="#b0b7c0", lw=1, zorder=1)
             axes.set_xlabel(x)
             axes.set_ylabel(y)
             if min(other for _, other in points.values()) > 0 and _spread(points) > 30:
                 axes.set_yscale("log")
+            _write_names(axes, dict(sorted(points.items(), key=lambda each: (each[0] != DEFAULT, each[1] not in best))))
         buffer = io.StringIO()
         fig.savefig(buffer, format="svg", metadata={"Date": None})
     text = buffer.getvalue()
     return text[text.index("<svg") :]
+
+
+def _write_names(axes: Any, points: Mapping[str, tuple[float, float]]) -> None:
+    """The names of points, those first that matter most; one that would lie on another is left to the table."""
+    axes.figure.draw_without_rendering()  # so that the axes are where they will be
+    written: list[Any] = []
+    for method, point in points.items():
+        name = axes.annotate(method, point, xytext=(5, 3), textcoords="offset points", fontsize=7)
+        place = name.get_window_extent()
+        if any(place.overlaps(other) for other in written):
+            name.remove()
+        else:
+            written.append(place)
 
 
 def _spread(points: Mapping[str, tuple[float, float]]) -> float:
