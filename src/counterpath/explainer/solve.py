@@ -498,6 +498,8 @@ class Solver:
         if options.stability is not None:
             lasting = replace(options.stability, chosen=self.method.chooses_features)
             options = replace(options, stability=lasting)
+            if lasting.one_change and whole:
+                max_changes = 1  # all of these are tried, and nothing else in vain
 
         def look(within: FeasibleSet) -> Paths:
             limit = max_changes if whole else None
