@@ -69,7 +69,8 @@ def user_model(kind: str, table: pd.DataFrame, labels: pd.Series, seed: int) -> 
     from sklearn.preprocessing import OneHotEncoder
 
     text = [name for name in table if not pd.api.types.is_numeric_dtype(table[name])]
-    columns = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), text), remainder="passthrough")
+    encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False)  # forests are slow on sparse columns
+    columns = make_column_transformer((encoder, text), remainder="passthrough")
     if kind == "forest":
         model: Any = RandomForestClassifier(100, min_samples_leaf=5, random_state=seed, n_jobs=1)
     else:

@@ -270,6 +270,11 @@ class Encoder:
         """By feature what makes a column of its numbers."""
         return {feature.name: column_writer(feature, self.dtypes[feature.name]) for feature in self.schema}
 
+    def numbers(self, encoded: Float[Tensor, "n d"]) -> dict[str, NDArray[np.float64]]:
+        """What `decode` makes a table of: by the name of the feature its numbers, or which category each is."""
+        each = zip(self.schema.names, self._decimals(encoded.detach().cpu()), strict=True)
+        return {name: column.numpy() for name, column in each}
+
     def round(self, encoded: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
         """The nearest legal rows, still encoded: categories and integers whole, everything within its bounds.
 

@@ -498,6 +498,8 @@ class Solver:
         if options.stability is not None:
             lasting = replace(options.stability, chosen=self.method.chooses_features)
             options = replace(options, stability=lasting)
+            if lasting.one_change and whole:
+                max_changes = 1  # all of these are tried, and nothing else in vain
 
         def look(within: FeasibleSet) -> Paths:
             limit = max_changes if whole else None
@@ -540,11 +542,12 @@ class Solver:
 
     def _with_rules(self, status: list[Status], paths: Paths, feasible: FeasibleSet) -> list[Status]:
         """The same with what follows from the changes of each row, and which rules it breaks as it is."""
-        end, names = paths.x[paths.last], feasible.encoder.schema.names
-        follow = (feasible.encoder.changed(feasible.origin, end) & ~feasible.actions(end)).tolist()
-        some = [tuple(name for name, is_it in zip(names, row, strict=True) if is_it) for row in follow]
-        status = [replace(one, follows=each) for one, each in zip(status, some, strict=True)]
         rules = feasible.rules
+        if feasible.effects is not None or (rules is not None and rules.derived):
+            end, names = paths.x[paths.last], feasible.encoder.schema.names
+            follow = (feasible.encoder.changed(feasible.origin, end) & ~feasible.actions(end)).tolist()
+            some = [tuple(name for name, is_it in zip(names, row, strict=True) if is_it) for row in follow]
+            status = [replace(one, follows=each) for one, each in zip(status, some, strict=True)]
         if rules is None:
             return status
         broken = rules.broken(feasible.origin, feasible.origin).tolist()

@@ -209,7 +209,7 @@ class TreeMembers(Members):
     """Ensembles of trees of the user's, all trees of which are walked down at once; see `models.trees`."""
 
     forest: Forest
-    together = 128  # the table is decoded once for so many, which takes as long as half of them
+    together = 128  # rows are decoded once for so many
 
     def __len__(self) -> int:
         return len(self.forest)

@@ -95,7 +95,7 @@ class Forest:
         begin, end, _ = models.indices(len(self))
         said = torch.zeros(max(end - begin, 0), len(x), self.value.shape[1], dtype=torch.float64)
         if end > begin and len(x):
-            seen = self._seen(self.encoder.decode(x))
+            seen = self._seen(x)
             count = self.first[end] - self.first[begin]
             owner = torch.repeat_interleave(torch.tensor(self.first[begin : end + 1]).diff())
             for some in torch.arange(len(x)).split(max(1, _AT_ONCE // count)):
@@ -111,12 +111,11 @@ class Forest:
             node = self.children[2 * node + right]
         return node
 
-    def _seen(self, frame: pd.DataFrame) -> Float[Tensor, "n c"]:
-        """The columns that trees see."""
-        names = {name for name, values in self.tables if values is not None}
-        codes = {name: _codes(frame[name], self.encoder) for name in names}
+    def _seen(self, x: Float[Tensor, "n D"]) -> Float[Tensor, "n c"]:
+        """The columns that trees see; no table is made of the rows, which would take most of the time."""
+        numbers = self.encoder.numbers(x)
         columns = [
-            frame[name].to_numpy(dtype=np.float32) if values is None else values[codes[name]]
+            numbers[name].astype(np.float32) if values is None else values[numbers[name].astype(np.int64)]
             for name, values in self.tables
         ]
         return torch.from_numpy(np.stack(columns, 1))

@@ -89,12 +89,12 @@ def l1_cost(feasible: FeasibleSet, x: Tensor, row: Tensor) -> Float[Tensor, "q"]
 
 def l2_cost(feasible: FeasibleSet, x: Tensor, row: Tensor) -> Float[Tensor, "q"]:
     """Σ ωⱼwⱼ²·(x'ⱼ − xⱼ)²."""
-    return (feasible.weights * (x - feasible.factual[row])).square().sum(-1)
+    return (feasible.weights * (x - feasible.anchor[row])).square().sum(-1)
 
 
 def l0_cost(feasible: FeasibleSet, x: Tensor, row: Tensor) -> Float[Tensor, "q"]:
     """Σ ωₖ over the features that change; between as many changes the smaller ones, by L1, decide."""
-    changed = feasible.features(x != feasible.factual[row]).to(x.dtype)
+    changed = feasible.features(x != feasible.anchor[row]).to(x.dtype)
     return changed @ feasible.costs_of_features + _TIE * feasible.cost(x, row)
 
 

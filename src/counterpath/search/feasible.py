@@ -33,6 +33,7 @@ _GUESSES = 8  # active sets that are tried: they settle after a few, and a bound
 _NO_GAIN = 1e-6  # a step that gains less of the objective than this share of the free step leads nowhere
 _SURER = 0.1  # in logits, so that the factual category wins by more than rounding, yet can still be overtaken
 _EDGE = 1e-3  # numbers are kept this far from 0 and 1, where logits are infinite: at most 7 in absolute value
+_COUPLED = 2  # rounds in which what a rule couples with a change moves along: at once, and what goes with that
 _RIDGE = 1e-9  # keeps the system of linearly dependent bounds solvable, far below the precision of the multipliers
 _TOLERANCE = 1e-7  # multipliers that are right up to this are right: float32 Jacobians know no better
 
@@ -437,6 +438,17 @@ class FeasibleSet:
         return not self.ruled and not (bool(self.fixed.any()) or bool(self.bounded.any()))
 
     @cached_property
+    def anchor(self) -> Float[Tensor, "n D"]:
+        """What changes are counted from: where searches start; of rows that start mended, the values they had before.
+
+        Which of several mends a row starts with is arbitrary: with what else changes, another one may cost less.
+        """
+        if self.rules is None:
+            return self.factual
+        within = (self.origin >= self.lower) & (self.origin <= self.upper)
+        return torch.where(self.columns(~self.features(~within)), self.origin, self.factual)
+
+    @cached_property
     def _member(self) -> Float[Tensor, "f D"]:
         """Row f is 1 in the columns of feature f."""
         return membership(self.encoder.layout, self.encoder.width).to(self.factual)
@@ -456,7 +468,7 @@ class FeasibleSet:
 
     def amounts(self, x: Float[Tensor, "p D"], row: Int[Tensor, "p"]) -> Float[Tensor, "p f"]:
         """What the change of each feature costs: `cost`, feature by feature."""
-        amounts = (self.weights.square() * (x - self.factual[row]).abs()) @ self._member.T
+        amounts = (self.weights.square() * (x - self.anchor[row]).abs()) @ self._member.T
         if self.effects is not None:
             return amounts * self.actions(x, row)
         derived = self.rules is not None and self.rules.derived
@@ -497,6 +509,19 @@ class FeasibleSet:
     def settle(self, x: Float[Tensor, "p D"], row: Int[Tensor, "p"]) -> Float[Tensor, "p D"]:
         """Legal rows with what follows from them, moved to near ones that break no rule; `row` as in `legal`."""
         return self.legal(x, row, own=True) if self.ruled else x
+
+    def settle_keeping(
+        self, x: Float[Tensor, "p D"], row: Int[Tensor, "p"], columns: Bool[Tensor, "p D"]
+    ) -> Float[Tensor, "p D"]:
+        """The same with some columns kept, so that what a rule couples with them moves along; where that can be."""
+        if self.rules is None:
+            return self.settle(x, row)
+        origin, lower, upper = self.origin[row], self.lower[row], self.upper[row]
+        if self.effects is not None:
+            x = self.effects.propagate(x, origin, lower, upper)
+        ends = torch.where(columns, x, lower), torch.where(columns, x, upper)
+        found, bad = self.rules.try_repair(x, origin, *ends, rounds=_COUPLED)
+        return found if len(bad) == 0 else found.index_copy(0, bad, self.settle(x[bad], row[bad]))
 
     def acted(self, x: Float[Tensor, "p D"], row: Int[Tensor, "p"]) -> Float[Tensor, "p D"]:
         """Rows as people act to become them: what follows is as it was, so that `settle` brings it anew.
@@ -550,7 +575,7 @@ class FeasibleSet:
             weights = weights * self.columns(self.actions(x, row))
         elif self.rules is not None and self.rules.derived:  # what follows costs nothing
             weights = torch.where(self.following, 0, weights)
-        return (weights * (x - (self.factual if row is None else self.factual[row])).abs()).sum(-1)
+        return (weights * (x - (self.anchor if row is None else self.anchor[row])).abs()).sum(-1)
 
     @property
     def weights(self) -> Float[Tensor, "D"]:

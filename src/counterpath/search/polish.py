@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from counterpath.search.candidates import Admissible, Candidates, ValueTable
-from counterpath.search.combine import QUICK, THOROUGH, combine
+from counterpath.search.combine import COUPLED, QUICK, combine
 from counterpath.utils.progress import ShouldStop, never_stop
 
 _HALVINGS = 8  # of an interval in which validity ends: its end is known to within 1/256 of the change
@@ -40,8 +40,7 @@ def polish(
         should_stop: When to be content with what there is.
     """
     best = finalists(admissible, candidates)
-    # What rules bring with a change makes sums of single changes wrong: on validation rows of HELOC, 4 % of the cost.
-    effort = QUICK if admissible.feasible.rules is None else THOROUGH
+    effort = QUICK if admissible.feasible.rules is None else COUPLED
     for number in range(_ROUNDS):
         if should_stop():
             break
@@ -78,11 +77,12 @@ def put_back(admissible: Admissible, candidates: Candidates) -> Candidates:
         # What is left alone is the whole change: without it the row is the factual one.
         some = ((amounts.gather(1, feature[:, None])[:, 0] > 0) & (left > 1)).nonzero()[:, 0]
         acted = feasible.acted(x[some], row[some])
-        tried = torch.where(feasible.columns(one_of[feature[some]]), feasible.factual[row[some]], acted)
+        tried = torch.where(feasible.columns(one_of[feature[some]]), feasible.anchor[row[some]], acted)
         tried = feasible.settle(tried, row[some])
-        good, there = admissible(tried, row[some], near[some])
         if feasible.ruled:  # what comes with a return may cost more than it saves
-            good &= admissible.cost(tried, row[some]) < admissible.cost(x[some], row[some])
+            cheaper = admissible.cost(tried, row[some]) < admissible.cost(x[some], row[some])
+            some, tried = some[cheaper], tried[cheaper]
+        good, there = admissible(tried, row[some], near[some])
         x[some[good]], near[some[good]] = tried[good], there[good]
         left[some[good]] -= 1
     return Candidates(row, x, near)
@@ -126,7 +126,7 @@ def shrink(admissible: Admissible, candidates: Candidates) -> Candidates:
         some = (amounts.gather(1, feature[:, None])[:, 0] > 0).nonzero()[:, 0]
         column, its_row = first[feature[some]], row[some]
         best = x[some, column]
-        bad = feasible.factual[its_row, column]
+        bad = feasible.anchor[its_row, column]
         for _ in range(halvings):
             acted = feasible.acted(x[some], its_row)
             tried = acted.scatter(1, column[:, None], torch.lerp(bad, best, 0.5)[:, None])
@@ -151,4 +151,4 @@ def _same_state(admissible: Admissible, x: Float[Tensor, "q D"], row: Int[Tensor
     """Which features are numbers before and after, and no codes or gaps."""
     feasible = admissible.feasible
     categorical = feasible.encoder.categorical.to(x.device)
-    return ~feasible.features((x != feasible.factual[row]) & categorical)
+    return ~feasible.features((x != feasible.anchor[row]) & categorical)

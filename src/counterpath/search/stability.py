@@ -50,6 +50,11 @@ class Stability:
     _orders: dict[Target, Members] = field(default_factory=dict, repr=False, compare=False)
     _said: dict[bytes, bool] = field(default_factory=dict, repr=False, compare=False)
 
+    @property
+    def one_change(self) -> bool:
+        """Whether the family is too small for anything but answers that change a single feature."""
+        return self.members is not None and self.chosen and len(self.allowed) > 2 and self.allowed[2] < 0
+
     def for_a_search(self) -> "Stability":
         """The same, which remembers what it is asked: as long as it lives."""
         return replace(self, _said={})

@@ -213,6 +213,7 @@ class Changes:
         per: For how much of the first that is; 1 for any change, whatever its size.
         any_size: Where it is for any change.
         signed: Whether each has a direction.
+        sized: Whether any says by how much.
     """
 
     first: Int[Tensor, "r"]
@@ -223,6 +224,7 @@ class Changes:
     per: Float[Tensor, "r"]
     any_size: Bool[Tensor, "r"]
     signed: bool
+    sized: bool
 
     @classmethod
     def of(cls, names: Sequence[str], rules: Sequence[ChangeImplies], device: torch.device) -> "Changes":
@@ -232,7 +234,17 @@ class Changes:
         table = torch.tensor(numbers, dtype=torch.float64, device=device).T
         any_size = torch.tensor([rule.per is None for rule in rules], device=device)
         first, other = torch.tensor(places, device=device).T
-        return cls(first, other, table[0], table[1], table[2], table[3], any_size, bool((table[:2] != 0).all()))
+        return cls(
+            first,
+            other,
+            table[0],
+            table[1],
+            table[2],
+            table[3],
+            any_size,
+            bool((table[:2] != 0).all()),
+            bool(table[2].any()),
+        )
 
     def hold(self, rows: Readings) -> Bool[Tensor, "n r"]:
         """Where the first feature has not moved so, or the other one has moved enough."""
@@ -242,9 +254,13 @@ class Changes:
         if rows.slack is not None:  # what is displayed as the same has not moved
             rise = rise.masked_fill(first.abs() <= rows.slack[:, self.first], 0)
             other = other - (rows.slack[:, self.other] + self.by / self.per * rows.slack[:, self.first])
-        needed = self.by * torch.where(self.any_size, 1, rise / self.per)
-        tiny = DIGITS * (needed + rows.numbers[:, self.other].abs())
-        good = (rise <= 0) | ((other > tiny) & (other >= needed - tiny))
+        tiny = DIGITS * rows.numbers[:, self.other].abs()
+        if self.sized:
+            needed = self.by * torch.where(self.any_size, 1, rise / self.per)
+            tiny = tiny + DIGITS * needed
+            good = (rise <= 0) | ((other > tiny) & (other >= needed - tiny))
+        else:
+            good = (rise <= 0) | (other > tiny)
         unknown = rows.ever_unknown
         return good if unknown is None else good | unknown[:, self.first] | unknown[:, self.other]
 

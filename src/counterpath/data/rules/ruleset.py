@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from counterpath.data.axes import MixedAxes, NumberAxis, OneHotAxes, OrdinalAxis, on_grid, value_axis
@@ -172,13 +172,24 @@ class RuleSet:
             lower: The least that each column may be.
             upper: The most.
         """
+        return self.try_repair(x, origin, lower, upper)[0]
+
+    def try_repair(
+        self,
+        x: Float[Tensor, "n D"],
+        origin: Float[Tensor, "n D"],
+        lower: Float[Tensor, "n D"],
+        upper: Float[Tensor, "n D"],
+        rounds: int = _ROUNDS,
+    ) -> tuple[Float[Tensor, "n D"], Int[Tensor, "m"]]:
+        """The same, and the indices of rows that still break a rule; fewer rounds take nothing back."""
         x = self.derive(x, lower, upper)
         rows = torch.arange(len(x), device=x.device)
-        for turn in range(_ROUNDS):
+        for turn in range(rounds):
             broken = self.broken(x[rows], origin[rows])
             wrong = broken.any(1).nonzero()[:, 0]
             if len(wrong) == 0:
-                return x
+                return x, rows[:0]
             rows, broken = rows[wrong], broken[wrong]
             part, ends = x[rows], (origin[rows], lower[rows], upper[rows])
             for index in broken.any(0).nonzero()[:, 0].tolist():
@@ -189,7 +200,7 @@ class RuleSet:
                 mended = self._mended(self.rules[index], part[some], *own, last=turn == _ROUNDS - 1)
                 part = part.index_copy(0, some, mended)
             x = x.index_copy(0, rows, self.derive(part, *ends[1:]))
-        return x
+        return x, rows[~self.hold(x[rows], origin[rows])]
 
     def _mended(
         self, rule: BoundRule, x: Tensor, origin: Tensor, lower: Tensor, upper: Tensor, *, last: bool
