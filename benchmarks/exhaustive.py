@@ -41,7 +41,7 @@ def exhaustive(
     """
     until = time.process_time() + seconds
     feasible = admissible.feasible
-    factual, weights, layout = feasible.factual[row], feasible.weights.square(), feasible.encoder.layout
+    factual, weights, layout = feasible.anchor[row], feasible.weights.square(), feasible.encoder.layout
     grid: dict[int, tuple[Tensor, Tensor]] = {}
     for feature, (columns, points) in enumerate(zip(layout, values, strict=True)):
         inside = ((points >= feasible.lower[row, columns]) & (points <= feasible.upper[row, columns])).all(-1)
@@ -73,7 +73,7 @@ def _within(
     admissible: Admissible, row: int, chosen: list[tuple[slice, Tensor, Tensor]], best: float
 ) -> tuple[Tensor, float] | None:
     """The closest admissible combination of values of one set of features, if it costs less than `best`."""
-    factual, answer = admissible.feasible.factual[row], None
+    factual, answer = admissible.feasible.anchor[row], None
     rest = sum(float(costs[0]) for _, _, costs in chosen[1:])
     sizes = [int((costs < best).sum()) for _, _, costs in chosen]
     others = 1

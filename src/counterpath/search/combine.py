@@ -49,8 +49,8 @@ THOROUGH = Effort(moves=32, asked=32, short=True)
 """5,500 sets, for what has to cost less than something that is known: many that should be valid are not, or are not
 plausible. On validation rows of Adult twice as many of either lower the cost by 0.4 %."""
 COUPLED = Effort(moves=24, asked=24, short=True)
-"""2,300 sets, where rules couple changes, so that they do not add up: on validation rows of HELOC 700 cost 1.3 % more,
-and 5,500 cost 0.6 % less in half as much time again."""
+"""2,300 sets, where rules couple changes, so that they do not add up: on validation rows of HELOC 700 cost 1 % more,
+and 5,500 cost 0.6 % less, and take longer."""
 EXHAUSTIVE = Effort(moves=64, asked=128, short=True)
 """43,700 sets, for rows that nothing else serves."""
 

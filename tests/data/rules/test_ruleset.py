@@ -17,6 +17,7 @@ from counterpath.data.rules.language import parse_rules
 from counterpath.data.rules.ruleset import RuleSet
 from counterpath.data.rules.values import EncodedValues
 from counterpath.data.schema import Schema
+from counterpath.search.feasible import FeasibleSet
 from tests.sizes import examples
 
 RANDOM = np.random.default_rng(0)
@@ -166,3 +167,45 @@ def test_derived_features_follow_one_after_another():
 def test_shares_of_training_rows_leave_out_rules_about_changes():
     shares = rules("open <= total", "open up => total up").broken_shares(X)
     assert shares == {"open <= total": pytest.approx(float((FRAME["open"] > FRAME["total"]).mean()))}
+
+
+@pytest.mark.parametrize("text", ["open <= total", "open + months <= 1.5 * total", "total > months", "months >= 4"])
+@given(seed=st.integers(0, 10_000))
+@settings(max_examples=examples(20), deadline=None)
+def test_whole_numbers_are_mended_as_any_are(text: str, seed: int):
+    origin, x = legal_rows(seed)
+    ruleset = rules(text)
+    wrong = ruleset.broken(x, origin)[:, 0]
+    ends = torch.full_like(x, -0.2), torch.full_like(x, 1.2)
+    given = x[wrong], origin[wrong], *(each[wrong] for each in ends)
+    relation = ruleset.rules[0]
+    assert ruleset._whole(relation, x.device) is not None
+    quick = ruleset._related(relation, *given)
+    ruleset._wholes[relation, x.device] = None
+    assert torch.equal(quick, ruleset._related(relation, *given))
+
+
+def test_what_a_rule_couples_moves_along_with_what_is_kept():
+    feasible = FeasibleSet.of(ENCODER, X, rules=rules("open <= total"))
+    row = (FRAME["open"] < FRAME["total"]).to_numpy().nonzero()[0]
+    row = torch.tensor(row[FRAME["total"].to_numpy()[row] < 30])
+    column = ENCODER.columns("open")
+    x = X[row].clone()
+    x[:, column] = ENCODER.encode(FRAME.iloc[row].assign(open=35))[:, column]
+    kept = torch.zeros_like(x, dtype=torch.bool)
+    kept[:, column] = True
+    moved = ENCODER.decode(feasible.settle_keeping(x, row, kept))
+    assert (moved["open"] == 35).all()
+    assert (moved["total"] == 35).all()
+    assert (ENCODER.decode(feasible.settle(x, row))["total"] < 35).all(), "what has changed already moves first"
+
+
+def test_changes_are_counted_from_the_row_as_it_was_and_not_from_its_first_mend():
+    some = torch.tensor((FRAME["open"] > FRAME["total"] + 4).to_numpy().nonzero()[0])
+    feasible = FeasibleSet.of(ENCODER, X[some], rules=rules("open <= total"))
+    assert bool((feasible.factual != feasible.origin).any(-1).all())
+    x = feasible.origin.clone()
+    column = ENCODER.columns("total")
+    x[:, column] = x[:, ENCODER.columns("total")] + 0.01
+    assert torch.allclose(feasible.cost(x), torch.full((len(some),), 0.01), atol=1e-6)
+    assert bool((feasible.cost(feasible.factual) > 0).all())
