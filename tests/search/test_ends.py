@@ -331,36 +331,6 @@ def test_who_can_only_be_valid_far_away_as_they_enter_is_found() -> None:
     assert torch.equal(ends.x, problem.feasible.factual)
 
 
-def test_what_others_find_is_taken_where_nothing_else_is_and_only_if_it_is_admissible() -> None:
-    encoder, rows = _table(8)
-
-    def model(x: Tensor) -> Tensor:  # one row alone is accepted
-        p = torch.where((x == only).all(-1), 0.9, 0.1)
-        return torch.stack([1 - p, p], 1)
-
-    only = rows[0].clone()
-    free = [column for name in ("job", "size", "owner", "hours") for column in encoder.columns(name)]
-    only[free] = rows[1:][(rows[1:, free] != rows[0, free]).any(-1)][0][free]
-    only[encoder.columns("income")[0]] = encoder.round(torch.full((1, encoder.width), 0.123))[
-        0, encoder.columns("income")[0]
-    ]
-    problem = problem_of(encoder, rows, model, rows[:3])
-    sources, asked = sources_of(problem), []
-
-    def further(some: Tensor) -> tuple[Tensor, Tensor]:
-        asked.append(some.tolist())
-        return only.expand(len(some), -1).clone(), some
-
-    assert not closest_ends(problem, sources).found.any()
-    ends = closest_ends(problem, sources, further)
-    assert asked[0] == [0, 1, 2]
-    bare = replace(problem, setup=replace(problem.setup, plausibility=None))
-    expected = is_admissible(bare, only.expand(3, -1), torch.arange(3))
-    assert expected[0]
-    assert torch.equal(ends.found, expected)
-    assert torch.equal(ends.x[0], only)
-
-
 def test_nobody_asks() -> None:
     encoder, rows = _table(0)
     problem = problem_of(encoder, rows, any_linear(encoder, rows, 0))

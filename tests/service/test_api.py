@@ -354,7 +354,7 @@ def test_a_full_queue_says_when_to_try_again(explainer: cp.Explainer, rows: list
                 }
                 others.submit(httpx.post, address, json=request, timeout=60)
                 time.sleep(0.7)
-            response = client.post(EXPLAIN, json={"rows": rows[:1]})
+            response = client.post(EXPLAIN, json={"rows": rows[:1], "method": "rsgd"})
             assert client.get("/healthz").status_code == 200
         assert response.status_code == 503
         assert response.json()["code"] == "busy"

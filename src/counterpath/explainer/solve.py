@@ -24,7 +24,7 @@ from counterpath.models.classifier import Thresholds, decide
 from counterpath.models.latent import context_for
 from counterpath.search.actions import cheapest_actions
 from counterpath.search.conflicts import binding_constraints
-from counterpath.search.feasible import FeasibleSet, asked_columns
+from counterpath.search.feasible import FeasibleSet
 from counterpath.search.method import Method, Problem, SearchOptions
 from counterpath.search.methods import rows_at_once, search
 from counterpath.search.objective import NumberTarget, Target, by_confidence, by_row
@@ -274,7 +274,7 @@ class Solver:
         probabilities = models.explained.predict_proba_table(frame, x)
         x = self._on_their_side(frame, x, probabilities)
         bounds, costs = self._bounds(frame, x, each), constraints.weights(models.encoder)
-        most, different = rows_at_once(x.device, x.shape[1]), len({id(one) for one in each}) > 1
+        most = rows_at_once(x.device, x.shape[1])
         rules, schema = constraints.ruleset(models.encoder), models.encoder.schema
         graph = constraints.graph(schema)
         effects = None if graph is None else models.effects(graph, constraints.always_follow(schema))
@@ -303,8 +303,6 @@ class Solver:
                         stays = bool(why[0]) or bool(already[some[0]])
                         laws: dict[str, Any] = {} if stays else {"rules": rules, "effects": effects}
                         feasible = FeasibleSet.of(models.encoder, x[some], box, costs, like=like[some], **laws)
-                        if different and box is not None:
-                            feasible = replace(feasible, own_bounded=asked_columns(box))
                         own_answers: dict[str, Any] = {name: every[some] for name, every in asked.items()}
                         feasible = replace(feasible, **own_answers)
                         if confidences is not None:

@@ -5,7 +5,6 @@ that there is nothing: all accepted training rows, all values of one feature and
 accepted, and last of all whatever is valid, plausible or not, closest to the data.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -60,13 +59,12 @@ class Ends:
         return Ends(x, found, self.timed_out & ~found, far)
 
 
-def closest_ends(problem: Problem, sources: Sources, further: "Further" = None) -> Ends:
+def closest_ends(problem: Problem, sources: Sources) -> Ends:
     """The closest plausible counterfactual of every row that has any.
 
     Args:
         problem: The rows, and what they may become.
         sources: What candidates are made from.
-        further: For rows that nothing else serves, by their indices: rows that may be admissible, and whose they are.
     """
     feasible, options = problem.feasible, problem.options
     nobody = torch.zeros(len(feasible), dtype=torch.bool, device=feasible.factual.device)
@@ -95,16 +93,13 @@ def closest_ends(problem: Problem, sources: Sources, further: "Further" = None) 
     stuck = every[~ends.found]
     if len(stuck) == 0 or options.should_stop():
         return ends
-    found = _surviving(problem, _implausible(problem, sources, admissible, stuck, further))
+    found = _surviving(problem, _implausible(problem, sources, admissible, stuck))
     ends = replace(ends.take(found, _is_far(problem, admissible, found)), timed_out=nobody)
     stuck = every[~ends.found]
     if len(stuck):
         x = ends.x.index_copy(0, stuck, most_probable(admissible, stuck, sources.coarse))
         ends = replace(ends, x=x)
     return ends
-
-
-Further = Callable[[Tensor], tuple[Tensor, Tensor]] | None
 
 
 def _entered(problem: Problem, admissible: Admissible, rows: Int[Tensor, "m"]) -> Candidates:
@@ -172,9 +167,7 @@ def _is_far(problem: Problem, admissible: Admissible, found: Candidates) -> Bool
     return torch.logical_not(within)
 
 
-def _implausible(
-    problem: Problem, sources: Sources, admissible: Admissible, rows: Int[Tensor, "m"], further: Further
-) -> Candidates:
+def _implausible(problem: Problem, sources: Sources, admissible: Admissible, rows: Int[Tensor, "m"]) -> Candidates:
     """Of what is valid though not plausible, what is closest to the data: polished, but no farther from them."""
     plausibility, anywhere = problem.setup.plausibility, admissible.anywhere()
     if plausibility is None:
@@ -189,10 +182,6 @@ def _implausible(
     lacking = rows[~torch.isin(rows, found.row)]
     if len(lacking):
         found = found.join(anywhere.admit(most_probable(admissible, lacking, sources.coarse), lacking))
-    lacking = rows[~torch.isin(rows, found.row)]
-    lasting = problem.options.stability is not None  # then it is not the model that stands in the way
-    if len(lacking) and further is not None and problem.max_changes is None and not lasting:
-        found = found.join(anywhere.admit(*further(lacking)))
     distance, near = plausibility.nearest(found.x)
     found = replace(found, near=near).cheapest(distance)
     reach = admissible.reach.index_copy(0, found.row, plausibility.distance(found.x))

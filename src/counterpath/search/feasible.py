@@ -253,7 +253,6 @@ class FeasibleSet:
         effects: What follows from changes.
         confidences: What the probability of the target must reach for each row, where rows ask for their own; NaN for
             the model's own decision.
-        own_bounded: Columns of each row with a bound that was asked for, where rows differ in them.
         plan_counts: How many plans each row asks for, where rows differ in that.
         ways: Which rows ask for the way to their end, where rows differ in that.
     """
@@ -269,7 +268,6 @@ class FeasibleSet:
     rules: RuleSet | None = None
     effects: Effects | None = None
     confidences: Float[Tensor, "n"] | None = None
-    own_bounded: Bool[Tensor, "n D"] | None = None
     plan_counts: Int[Tensor, "n"] | None = None
     ways: Bool[Tensor, "n"] | None = None
 
@@ -334,33 +332,10 @@ class FeasibleSet:
     def at(self, rows: Tensor) -> "FeasibleSet":
         """The feasible set of some rows, by indices or a mask."""
         by_row = ("factual", "lower", "upper", "fixed", "origin")
-        names = (*by_row, "confidences", "own_bounded", "plan_counts", "ways")
+        names = (*by_row, "confidences", "plan_counts", "ways")
         there: dict[str, Any] = {name: getattr(self, name) for name in names}
         some: dict[str, Any] = {name: None if each is None else each[rows] for name, each in there.items()}
         return replace(self, **some)
-
-    def alike(self, *, conditional: bool) -> list[Int[Tensor, "m"]]:
-        """Indices of rows that ask for the same confidence, and for bounds of the same columns, group by group.
-
-        A local search depends on what is bounded of any of its rows: of rows alike it is the same.
-
-        Args:
-            conditional: Whether the model is conditioned on what is fixed; else it depends on that, too.
-        """
-        if self.confidences is None and self.own_bounded is None:
-            return [torch.arange(len(self), device=self.factual.device)]
-        fixed = self.fixed.any(1, keepdim=True) if conditional else self.fixed
-        asked = [each.double() for each in (fixed, self.own_bounded) if each is not None]
-        if self.confidences is not None:
-            asked.append(self.confidences.nan_to_num(-1.0)[:, None])
-        member = torch.cat(asked, 1).unique(dim=0, return_inverse=True)[1]
-        return [(member == number).nonzero()[:, 0] for number in range(int(member.max()) + 1)] if len(self) else []
-
-    def of_one_kind(self, rows: Int[Tensor, "m"]) -> "FeasibleSet":
-        """The feasible set of rows that are `alike`, as if there were no others."""
-        some = self.at(rows)
-        bounded = self.bounded if some.own_bounded is None else some.own_bounded.any(0)
-        return replace(some, bounded=bounded, own_bounded=None, confidences=None, plan_counts=None, ways=None)
 
     def repeat(self, count: int) -> "FeasibleSet":
         """Every row `count` times, one after another."""
@@ -620,10 +595,6 @@ def _legal_range(encoder: Encoder, like: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _bounded(bounds: Bounds) -> Tensor:
-    return asked_columns(bounds).any(0)
-
-
-def asked_columns(bounds: Bounds) -> Bool[Tensor, "n D"]:
-    """The columns of each row with a bound that was asked for."""
+    """The columns with a bound that was asked for of any row."""
     asked = (bounds.lower > -torch.inf) | (bounds.upper < torch.inf)
-    return asked & ~bounds.locked
+    return (asked & ~bounds.locked).any(0)

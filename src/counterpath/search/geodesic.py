@@ -19,7 +19,6 @@ from counterpath.geometry.graph import Graph
 from counterpath.geometry.metric import METRICS, Metric
 from counterpath.models.latent import context_for
 from counterpath.search.candidates import Sources
-from counterpath.search.descent import Descent
 from counterpath.search.ends import Ends, closest_ends
 from counterpath.search.feasible import residual
 from counterpath.search.method import AnyModels, Method, Problem, SearchOptions, SearchSetup
@@ -98,23 +97,7 @@ class Geodesic(Method):
         state: GeodesicState | None = problem.state
         if state is None:
             raise NotFittedError("geodesic needs the roadmap that Explainer.fit builds, and there is none")
-
-        def further(rows: Tensor) -> tuple[Tensor, Tensor]:
-            """Where local searches end, of rows alike together."""
-            ends, whose = [problem.feasible.factual[:0]], [rows[:0]]
-            conditional = context_for(problem.setup.latent, problem.feasible.factual[:1]) is not None
-            for some in problem.feasible.at(rows).alike(conditional=conditional):
-                paths = _LOCAL.search(problem.of_one_kind(rows[some]))
-                ends.append(paths.x[paths.last[paths.found]])
-                whose.append(rows[some][paths.found])
-            order = torch.cat(whose).argsort(stable=True)
-            return torch.cat(ends)[order], torch.cat(whose)[order]
-
-        return ways(problem, state.roadmap, closest_ends(problem, state.sources, further))
-
-
-_LOCAL = Descent("rsgd", space="vae", metric="pullback")
-"""The local search whose ends are candidates where there are no others."""
+        return ways(problem, state.roadmap, closest_ends(problem, state.sources))
 
 
 def _sources(setup: SearchSetup) -> Sources:

@@ -20,7 +20,7 @@ from counterpath.models.layers import fold
 from counterpath.models.vae import VAE
 from counterpath.search.combinations import Combinations
 from counterpath.search.feasible import FeasibleSet
-from counterpath.search.objective import Target, by_confidence
+from counterpath.search.objective import Target
 from counterpath.search.paths import Paths
 from counterpath.search.roadmap import Landmarks
 from counterpath.search.stability import Stability
@@ -172,13 +172,6 @@ class Problem:
     def at(self, rows: Tensor) -> "Problem":
         """The problem of some of the rows, by indices or a mask."""
         return replace(self, feasible=self.feasible.at(rows))
-
-    def of_one_kind(self, rows: Tensor) -> "Problem":
-        """The problem of rows that are `alike`, by their indices, as if there were no others."""
-        target, confidences = self.target, self.feasible.confidences
-        if confidences is not None:
-            ((target, _),) = by_confidence(target, confidences[rows])
-        return replace(self, feasible=self.feasible.of_one_kind(rows), target=target)
 
     @cached_property
     def validator(self) -> Validator:

@@ -4,8 +4,8 @@ One row takes a search nearly as long as dozens, because it works on blocks of r
 computed, others gather, and the next batch takes as many of them as it can that have the same key. What rows may ask
 for by themselves is no part of the key: see `merging`.
 
-A large request is computed in slices, each a job that waits behind all that came before it. So nobody waits for longer
-than for a slice of it.
+A large request is computed in slices, each a job that waits behind all that came before it, on a thread beside that of
+the small ones. So nobody waits for longer than for a slice of it, and who asks about one row does not even for that.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from counterpath.explainer.request import Request
 from counterpath.explanation import Explanation
 from counterpath.explanation.tables import PATH_BACK, PATH_FRONT, feature_columns
 from counterpath.service.identity import ANSWERED_BY, Identity
-from counterpath.service.merging import Own, joined, split
+from counterpath.service.merging import Own, joined, searches_together, split
 from counterpath.service.schemas import BatchResult, rows_as_asked
 from counterpath.service.settings import Settings
 from counterpath.utils.errors import CounterpathError, choose
@@ -38,7 +38,7 @@ from counterpath.utils.progress import ShouldStop
 
 R = TypeVar("R")
 T = TypeVar("T")
-EXPLAIN, PREDICT, COMPARE = "explain", "predict", "compare"
+EXPLAIN, APART, PREDICT, COMPARE = "explain", "explain-apart", "predict", "compare"
 _MAX_PREDICTED_ROWS = 4096
 """Rows that are predicted together: enough to keep the model busy, few enough that none of them waits for long."""
 _POLL_SECONDS = 0.05
@@ -324,6 +324,7 @@ class Dispatcher:
             )
             for name, rows in (
                 (EXPLAIN, settings.batch),
+                (APART, settings.batch),
                 (PREDICT, _MAX_PREDICTED_ROWS),
                 (COMPARE, _MAX_PREDICTED_ROWS),
             )
@@ -348,7 +349,7 @@ class Dispatcher:
             select = partial(select_rows, index=rows.index, explainer=explainer, request=recorded)
             job = self._job(model, explainer, frame, request, lambda result, *part: select(result.explanation, *part))
             job.deadline = deadline
-            return await self._queues[EXPLAIN].submit(job)
+            return await self._queues[_explanation_queue(explainer, request)].submit(job)
 
     async def explain_json(self, model: str, rows: pd.DataFrame, request: Request) -> list[str]:
         """The same as JSON text, one `RowExplanation` a row."""
@@ -370,14 +371,15 @@ class Dispatcher:
         with self._take_on():
             frame, _ = await self._check(explainer, rows, request)
             kind = (model, id(explainer), str(request.method), request.plans, request.paths)
-            done = 0
+            is_large, done = accepted or len(frame) > self._slice_size(kind), 0
+            queue = self._queues[_explanation_queue(explainer, request, is_large=is_large)]
             while done < len(frame) or not done:
                 size = self._slice_size(kind)
                 some = slice(done, done + size)
                 own = request.row_constraints and replace(request, row_constraints=request.row_constraints[some])
                 job = self._job(model, explainer, frame.iloc[some], own or request, _texts, kind)
                 job.deadline, job.accepted = deadline, accepted or done > 0
-                yield await self._queues[EXPLAIN].submit(job)
+                yield await queue.submit(job)
                 done += size
 
     def _slice_size(self, kind: Hashable) -> int:
@@ -472,7 +474,7 @@ class Dispatcher:
 
     @property
     def waiting(self) -> dict[str, int]:
-        """How many jobs wait, to explain and to predict."""
+        """How many jobs wait, by what they are for."""
         return {name: len(queue) for name, queue in self._queues.items()}
 
     @property
@@ -588,6 +590,15 @@ def _narrow(frame: pd.DataFrame, dtypes: Mapping[str, Any]) -> pd.DataFrame:
         name: cast_if_lossless(frame[name], dtype) for name, dtype in dtypes.items() if frame[name].dtype != dtype
     }
     return frame.assign(**{name: column for name, column in columns.items() if column.dtype != frame[name].dtype})
+
+
+def _explanation_queue(explainer: Explainer, request: Request, *, is_large: bool = False) -> str:
+    """Which queue takes an explanation: what is large, or cannot be computed with others, does not hold those up.
+
+    On a GPU there is only one.
+    """
+    together = searches_together(request, explainer) and not is_large
+    return EXPLAIN if together else _prediction_queue(explainer, APART)
 
 
 def _prediction_queue(explainer: Explainer, beside: str = PREDICT) -> str:

@@ -33,8 +33,7 @@ def split(request: Request, explainer: Explainer, count: int) -> tuple[Request, 
         What all rows of a search must have in common; and what each row brings along, or None if that is nothing.
     """
     untimed = replace(request, time_limit=None)  # the deadlines of the jobs of a batch count instead
-    method = resolve_method(explainer.method if request.method is None else request.method)
-    if not method.row_by_row:
+    if not searches_together(request, explainer):
         return untimed, None
     rows = request.row_constraints or ({},) * count
     emptied: dict[str, Any] = {"lock": (), "unlock": (), "directions": {}, "ranges": {}}
@@ -44,6 +43,11 @@ def split(request: Request, explainer: Explainer, count: int) -> tuple[Request, 
         return common, tuple(answers | _own(request, row) for row in rows)
     common = replace(common, target_class=OTHER, confidence=None)
     return common, tuple(answers | _targets(request) | _own(request, row) for row in rows)
+
+
+def searches_together(request: Request, explainer: Explainer) -> bool:
+    """Whether the method searches row by row, so that requests need not be equal to be one search."""
+    return resolve_method(explainer.method if request.method is None else request.method).row_by_row
 
 
 def joined(common: Request, rows: Own) -> Request:
