@@ -1,3 +1,5 @@
+from functools import partial
+
 import pandas as pd
 import pytest
 import torch
@@ -94,3 +96,20 @@ def test_a_limit_is_blamed_where_one_change_more_would_do(encoder: Encoder) -> N
 
         found = binding_constraints(feasible, moved, predict_proba, TARGET, constraints)
         assert [[str(obstacle) for obstacle in group] for group in found] == [expected] * 2 + [[], []]
+
+
+def test_that_nobody_may_leave_something_out_is_not_blamed() -> None:
+    """The model likes those of whom it does not know the job: that is no advice, and no constraint of anybody's."""
+    schema = cp.Schema.infer(FRAME, immutable=["sex"]).replace("job", missing=True).replace("age", missing=True)
+    frame = pd.concat([FRAME, FRAME.assign(job=None, age=None)], ignore_index=True)
+    encoder = Encoder.fit(frame, schema)
+    x = encoder.encode(frame)[:4]
+    constraints = Constraints.of(schema)
+    feasible = FeasibleSet.of(encoder, x, constraints.bounds(encoder, frame.head(4), x))
+    for gap in encoder.gaps.values():
+        likes = partial(_likes, gap)
+        assert binding_constraints(feasible, x, likes, TARGET, constraints) == [[]] * 4
+
+
+def _likes(column: int, rows: Tensor) -> Tensor:
+    return _two(rows[:, column] - 0.5)

@@ -93,6 +93,9 @@ def test_methods_that_found_nothing_in_common_are_said_to(tmp_path: Path) -> Non
     nothing = make(status=make().status.assign(status="not_found"))
     text = text_of(make().to_html(tmp_path / "a.html", baselines={"nearest": nothing}))
     assert "No row was found by all of them, so their costs cannot be compared." in text
+    assert "(n = 0)" not in text  # a table of dashes
+    reason = nothing.status["reason"].iloc[0].partition(". ")[0].rstrip(".")
+    assert f"nearest: {reason}." in text
 
 
 def test_subgroups_have_a_table_each_and_small_ones_are_marked(explanation: Explanation, tmp_path: Path) -> None:
