@@ -155,6 +155,9 @@ def _with_gaps(schema: Schema, features: pd.DataFrame, model: Any, missing: str,
     if not names:
         return schema
     if model is not None:
+        complete = features.notna().all(axis=1).to_numpy()
+        if complete.any() and not is_torch(model):  # what is wrong without gaps is not for lack of them
+            ask_table(model, features.iloc[[int(complete.argmax())]], numbers=numbers)
         first = [int(features[name].isna().to_numpy().argmax()) for name in names][:_ASKED_GAPS]
         try:
             if is_torch(model):

@@ -164,9 +164,10 @@ def write(
         comparison = {name: table.drop(columns="confidence", errors="ignore") for name, table in comparison.items()}
         groups = [table.drop(columns="confidence", errors="ignore") for table in groups]
 
-    heading = "Beside other methods" if len(comparison) > 1 else "In numbers"
+    heading = "Beside other methods" if len(compared) > 1 else "In numbers"
     sections = [Section(f"All {unit} at a glance", "overview", _overview(result, len(sheets), unit), "page")]
-    values = _methods(comparison, method, result.schema) | {"several": several, "none": _found_none(compared)}
+    values = _methods(comparison, method, result.schema)
+    values |= {"several": several, "is_alone": len(compared) == 1, "none": _found_none(compared)}
     sections.append(Section(heading, "methods", values, "page"))
     if groups:
         sections.append(Section("By subgroup", "groups", _groups(groups, comparison, result.schema)))
@@ -243,8 +244,7 @@ def _methods(comparison: Mapping[str, pd.DataFrame], own: str, schema: Schema) -
         tables.append(_readable(table, caption=f"{title} (n = {over}).", css="wide", own=own))
     return {
         "tables": tables,
-        "is_alone": COMMON not in comparison,
-        "common": common,
+        "differ": COMMON in comparison and not common,
         "terms": _terms(comparison.values(), schema),
     }
 
