@@ -95,6 +95,8 @@ def legal_values(feature: "Feature") -> str:
     values = ", ".join(map(str, feature.categories))
     if feature.lower is not None and feature.upper is not None:
         values = f"{feature.lower:,} to {feature.upper:,}"
+    elif feature.lower is not None or feature.upper is not None:
+        values = f"from {feature.lower:,}" if feature.upper is None else f"up to {feature.upper:,}"
     if feature.step not in (None, 1):
         values += f" in steps of {feature.step:g}"
     if feature.values == "observed":
