@@ -32,7 +32,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--methods", type=int, default=43133, help="The person whom several methods explain.")
-    parser.add_argument("--gallery", type=int, default=3150, help="The person whose plans are shown.")
+    parser.add_argument("--gallery", type=int, default=44882, help="The person whose plans are shown.")
     arguments = parser.parse_args()
     data = datasets.load(DATA)
     explainer = fitted(data, "cpu")

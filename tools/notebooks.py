@@ -61,6 +61,7 @@ def execute(name: str, write: bool) -> tuple[str, float, int]:
     with TemporaryDirectory() as sockets:  # of its own: no port that others could speak to, and none of another kernel
         config = Config({"AsyncKernelManager": {"transport": "ipc", "ip": f"{sockets}/kernel"}})
         options = {"timeout": _LIMIT, "kernel_name": "python3", "resources": {"metadata": {"path": str(ROOT)}}}
+        options["coalesce_streams"] = True  # else it depends on the moment how many pieces a print has
         NotebookClient(made, config=config, **options).execute()
     for cell in made.cells:
         cell.metadata.pop("execution", None)  # when it was executed: different every time

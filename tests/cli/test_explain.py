@@ -251,3 +251,21 @@ def test_rejected_rows_come_first_and_may_stand_alone(
     assert main([*asked, "--rejected-only", "--out", str(tmp_path / "out.html")]) == 0
     report = (tmp_path / "out.html").read_text(encoding="utf-8")
     assert "nearest" in report  # the baseline, of the same people
+
+
+def test_a_column_names_the_rows_of_the_answers(
+    model_folder: Path, loans: pd.DataFrame, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows, out = tmp_path / "rows.csv", tmp_path / "answers.csv"
+    people = loans.drop(columns="loan").head(3)
+    people.assign(number=["K-1", "K-2", "K-3"]).to_csv(rows, index=False)
+    asked = ["explain", str(model_folder), str(rows), "--id", "number"]
+    assert main([*asked, "--out", str(out)]) in (0, 3)
+    assert pd.read_csv(out).iloc[:, 0].tolist() == ["K-1", "K-2", "K-3"]
+    assert main([*asked]) in (0, 3)
+    assert "\nK-2: " in capsys.readouterr().out
+    people.assign(number=["K-1", "K-2", "K-1"]).to_csv(rows, index=False)
+    assert main(asked) == 2
+    assert "--id number: row 2 has 'K-1', which is missing or names a row before it" in capsys.readouterr().err
+    assert main(["explain", str(model_folder), str(rows), "--id", "nummer"]) == 2
+    assert "unknown column --id 'nummer' (did you mean 'number'?)" in capsys.readouterr().err

@@ -23,6 +23,9 @@ def test_schema_can_be_edited_and_given_to_fit(
     schema = Schema.load(written)
     assert schema.immutable == ("age", "sex")
     assert schema["age"].upper == 90
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["age", "integer", "up", "to", "90", "no"] in lines
+    assert ["income", "continuous", "in", "steps", "of", "0.01", "yes"] in lines
     assert schema["job"].categories == ("none", "clerk", "boss")
     capsys.readouterr()
     assert main(["schema", data, "--target", "loan", *edits, "--immutable", "sex,age"]) == 0

@@ -257,3 +257,27 @@ def test_what_cannot_be_inferred_is_explained(table, arguments, message):
 def test_a_column_of_truth_values_may_be_declared_boolean():
     frame = pd.DataFrame({"x": pd.Series([True, None], dtype=object)})
     assert Schema.infer(frame, overrides={"x": {"kind": "boolean", "immutable": True}})["x"].immutable
+
+
+def _column(values: list[float], times: int = 30) -> Feature:
+    return Schema.infer(pd.DataFrame({"x": values * times}))["x"]
+
+
+def test_whole_numbers_stay_multiples_of_what_they_all_are():
+    """Nobody asks for a credit of 15,981 where all are in hundreds; a single other one, and nothing is known."""
+    amounts = [float(100 * each) for each in range(7, 90)]
+    assert _column(amounts).step == 100
+    assert _column([*amounts, 1237]).step is None
+    assert _column([12, 24, 36, 48, 72]).step == 12
+    assert _column([12, 24, 36, 48, 72], times=3).step is None  # so few may be so by chance
+    assert _column([2.0**60, 2.0**61, 2.0**62]).step is None
+
+
+def test_few_numbers_with_gaps_between_them_are_numbers_of_something():
+    """There is no branch 109 between 102 and 205; but 6 children may be had, though nobody here has."""
+    assert _column([101, 102, 205, 310]).values == "observed"
+    assert _column([0, 1, 2, 3, 4, 5, 8]).values == "any"
+    assert _column([101, 102, 205, 310], times=10).values == "any"
+    assert _column([0, 7]).values == "any"
+    given = Schema.infer(pd.DataFrame({"x": [101, 102, 205, 310] * 30}), overrides={"x": {"step": 1}})["x"]
+    assert (given.values, given.step) == ("any", 1)

@@ -47,6 +47,18 @@ def test_a_saved_explainer_holds_them_too(holding: cp.Explainer, people: pd.Data
     pd.testing.assert_frame_equal(one.paths, other.paths, check_exact=True)
 
 
+def test_they_may_be_named_when_the_schema_is_inferred_or_beside_one(
+    holding: cp.Explainer, people: pd.DataFrame
+) -> None:
+    assert small().fit(people, LABEL, immutable=IMMUTABLE).schema_ == holding.schema_
+    schema = cp.Schema.infer(people, target=LABEL, immutable=["sex"])
+    assert small().fit(people, LABEL, schema=schema, immutable=("children",)).schema_ == holding.schema_
+    with pytest.raises(InputError, match=r"expected a list of features: immutable=\['sex'\]"):
+        small().fit(people, LABEL, immutable="sex")
+    with pytest.raises(InputError, match="the encoder has a schema"):
+        small().fit(people, LABEL, encoder=holding.encoder_, immutable=["sex"])
+
+
 def test_a_model_that_can_only_be_asked(people: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
     shorten_surrogate(monkeypatch, 100, rows=40)
     two = people.assign(**{LABEL: people["score"] > people["score"].median()})

@@ -98,6 +98,11 @@ def test_a_confidence_lies_between_0_and_1(quick: cp.Explainer, rows: pd.DataFra
         quick.explain(rows, confidence=confidence)
 
 
+def test_per_cent_are_taken_for_what_they_are(quick: cp.Explainer, rows: pd.DataFrame) -> None:
+    with pytest.raises(InputError, match=r"given 95, try 0\.95"):
+        quick.explain(rows, confidence=95)
+
+
 def test_an_unknown_method_lists_the_known_ones(quick: cp.Explainer, rows: pd.DataFrame) -> None:
     with pytest.raises(InputError, match=r"unknown method 'rsdg' \(did you mean 'rsgd'\?\); .*nearest"):
         quick.explain(rows, method="rsdg")

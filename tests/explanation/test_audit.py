@@ -10,13 +10,14 @@ from scipy.stats import false_discovery_control, ttest_ind
 import counterpath as cp
 from counterpath.explanation.audit import (
     Audit,
+    _words,
     audit,
     benjamini_hochberg,
     bootstrap_interval,
     holm,
     permutation_test,
 )
-from counterpath.explanation.matching import match_pairs
+from counterpath.explanation.matching import match_pairs, numbers_of
 
 SCHEMA = cp.Schema.infer(
     pd.DataFrame(
@@ -146,3 +147,15 @@ def test_small_groups_are_not_compared() -> None:
     table, burden = people(100, 8)
     table["sex"] = ["f"] * 10 + ["m"] * 90
     assert len(quick(table, burden).differences) == 0
+
+
+def test_dates_as_text_are_compared_in_their_own_format_and_said_as_dates() -> None:
+    """03.12. is in December: read as March, neighbours and groups would be wrong, and without a word."""
+    schema = cp.Schema((cp.Feature("opened", "date", format="%d.%m.%Y", missing=True),))
+    rows = pd.DataFrame({"opened": ["03.12.2025", "04.12.2025", None, "13.12.2025"]})
+    days = numbers_of(rows, schema, scaled=False)[:, 0]
+    assert np.isnan(days[2])
+    assert (days[[1, 3]] - days[0]).tolist() == [1, 10]
+    assert _words([(0, days[0], True), (0, days[1], False)], [(schema["opened"], None)]) == [
+        "opened is over 2025-12-03 and up to 2025-12-04"
+    ]

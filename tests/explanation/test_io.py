@@ -28,6 +28,12 @@ def through_json(frame: pd.DataFrame) -> pd.DataFrame:
     return frame_from_json(json.loads(json.dumps(frame_to_json(frame), allow_nan=False)))
 
 
+def _without_unused_labels(frame: pd.DataFrame) -> pd.DataFrame:
+    """The table whose index has no memory of rows that it was cut from."""
+    levels = isinstance(frame.index, pd.MultiIndex)
+    return frame.set_axis(frame.index.remove_unused_levels()) if levels else frame
+
+
 @pytest.mark.parametrize(
     "made",
     [
@@ -64,10 +70,9 @@ def through_json(frame: pd.DataFrame) -> pd.DataFrame:
 def test_json_gives_back_an_equal_explanation(made: Explanation) -> None:
     again = Explanation.from_json(made.to_json())
     for name in FRAMES:
-        assert_frame_equal(
-            getattr(again, name), getattr(made, name), check_index_type="exact", check_column_type="exact"
-        )
-    assert_frame_equal(again.measures(), made.measures())
+        one, other = _without_unused_labels(getattr(again, name)), _without_unused_labels(getattr(made, name))
+        assert_frame_equal(one, other, check_index_type="exact", check_column_type="exact")
+    assert_frame_equal(_without_unused_labels(again.measures()), _without_unused_labels(made.measures()))
     assert (again.schema, again.request, again.note, again.diagnostics) == (
         made.schema,
         made.request,
@@ -319,7 +324,10 @@ def test_a_feature_called_plan_is_not_taken_for_the_number_of_the_plan(tmp_path:
 )
 def test_a_parquet_file_keeps_index_and_dtypes(made: Explanation, tmp_path: Path) -> None:
     table = pd.read_parquet(made.to_parquet(tmp_path / "a.parquet"))
-    assert_frame_equal(table[list(made.schema.names)], made.counterfactuals, check_index_type=False)
+    names = list(made.counterfactuals.index.names)
+    assert len({*pq.read_schema(tmp_path / "a.parquet").names}) == len(pq.read_schema(tmp_path / "a.parquet").names)
+    expected = made.counterfactuals.rename_axis(["row", "plan"]) if names == ["plan", "plan"] else made.counterfactuals
+    assert_frame_equal(table[list(made.schema.names)], expected, check_index_type=False)
     assert table["probability_after"].equals(made.outcome["probability_after"])
 
 

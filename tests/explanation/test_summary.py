@@ -149,6 +149,11 @@ def test_methods_are_compared_over_their_own_and_over_common_rows() -> None:
     assert common["l0"].tolist() == [3.0, 3.0]
     assert "flip ratio" not in common
     assert list(both_tables({"rsgd": make()})) == [OWN]
+    none = make(status=status.assign(status="not_found"))
+    assert list(both_tables({"rsgd": make(), "none": none})) == [OWN]
+    assert both_tables({"rsgd": make(), "own": other, "none": none})[COMMON].equals(common)  # it is in nobody's way
+    over = comparison_table({"rsgd": make(), "own": other, "none": none}, common=True)["n"]
+    assert over.tolist() == [1, 1, 0]
     assert comparison_table({"a": make()}, seconds={"a": 7.0})["seconds"].tolist() == [7.0]
 
 

@@ -7,7 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counterpath.explanation import Explanation, StatusCode, plan_index
-from counterpath.explanation.tables import labels_without_plan, person_numbers, plan_numbers, positions
+from counterpath.explanation.tables import (
+    labels_without_plan,
+    moving_features,
+    person_numbers,
+    plan_numbers,
+    positions,
+)
 from counterpath.utils.errors import InputError
 from tests.explanation.conftest import LABELS, make, make_plans
 
@@ -285,3 +291,8 @@ def test_no_rows_have_any_number_of_plans() -> None:
     assert nothing.summary()["n"].tolist() == [0]
     assert nothing.summary(by="sex").shape == (0, 13)
     assert str(Explanation.from_json(nothing.to_json())) == str(nothing)
+
+
+def test_a_gap_that_stays_one_does_not_move() -> None:
+    path = pd.DataFrame({"a": [np.nan, np.nan], "b": [np.nan, 1.0], "c": ["x", "x"], "d": [None, None]})
+    assert moving_features(path) == ["b"]

@@ -386,7 +386,7 @@ def test_steps_stand_below_the_plan_they_belong_to(plans: Explanation) -> None:
 def test_a_persons_plans_are_together_in_a_terminal(plans: Explanation) -> None:
     header, *lines = str(plans).splitlines()
     assert header == (
-        "Explanation of 5 people, up to 3 plans each: 5 plans found for 2 people, 1 no other plan; 1 already, "
+        "Explanation of 5 people, up to 3 plans each: 5 plans found for 2 people, 1 fewer than asked for; 1 already, "
         "1 not found, 1 unknown category (method rsgd-c, wanted 1, confidence 0.5)"
     )
     assert [line.split(" |")[0] for line in lines] == [
@@ -426,8 +426,8 @@ def test_the_headline_counts_people_and_plans(plans: Explanation, rows: object, 
 def test_the_headline_says_how_many_plans_cross_a_gap(plans: Explanation) -> None:
     status = plans.status.copy()
     status.loc[[("ann", 2), ("cem", 2)], "status"] = str(StatusCode.CROSSES_GAP)
-    counts = "5 plans found for 2 people (2 of them across a gap in the data), 1 no other plan; 1 already, 1 not found"
-    assert counts in str(make_plans(status=status))
+    across = "5 plans found for 2 people (2 of them across a gap in the data), 1 fewer than asked for"
+    assert f"{across}; 1 already, 1 not found" in str(make_plans(status=status))
 
 
 def test_sentences_say_which_plan_they_are(plans: Explanation) -> None:

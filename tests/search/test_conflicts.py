@@ -1,3 +1,5 @@
+from functools import partial
+
 import pandas as pd
 import pytest
 import torch
@@ -110,3 +112,20 @@ def test_the_model_is_asked_about_many_values_at_once(encoder: Encoder) -> None:
     values = 9 + 9 + 3 + 2  # of two numbers, of the job, and of the sex
     assert len(asked) == 2
     assert asked[1] in (len(FRAME) * values, len(FRAME) * (values + 7))  # two categories are one column, or two
+
+
+def test_that_nobody_may_leave_something_out_is_not_blamed() -> None:
+    """The model likes those of whom it does not know the job: that is no advice, and no constraint of anybody's."""
+    schema = cp.Schema.infer(FRAME, immutable=["sex"]).replace("job", missing=True).replace("age", missing=True)
+    frame = pd.concat([FRAME, FRAME.assign(job=None, age=None)], ignore_index=True)
+    encoder = Encoder.fit(frame, schema)
+    x = encoder.encode(frame)[:4]
+    constraints = Constraints.of(schema)
+    feasible = FeasibleSet.of(encoder, x, constraints.bounds(encoder, frame.head(4), x))
+    for gap in encoder.gaps.values():
+        likes = partial(_likes, gap)
+        assert binding_constraints(feasible, x, likes, TARGET, constraints) == [[]] * 4
+
+
+def _likes(column: int, rows: Tensor) -> Tensor:
+    return _two(rows[:, column] - 0.5)

@@ -67,8 +67,9 @@ def pages() -> dict[str, str]:
 
 
 def results_nav() -> list[object]:
-    """The pages of docs/results, the overview first."""
-    pages = [page.relative_to(DOCS).as_posix() for page in sorted((DOCS / "results").rglob("*.md"))]
+    """The pages of docs/results, the overview first; tables without a title belong to the page that links to them."""
+    titled = [page for page in sorted((DOCS / "results").rglob("*.md")) if page.read_text("utf-8").startswith("# ")]
+    pages = [page.relative_to(DOCS).as_posix() for page in titled]
     first = ["results/README.md"]
     return [*first, *(page for page in pages if page not in first)]
 

@@ -90,15 +90,23 @@ def _show_card(card: "Card") -> None:
         show(f"{fact + ':':<12}{text}")
 
 
-def _describe(feature: "Feature") -> str:
-    """Kind, legal values and whether it may change."""
+def legal_values(feature: "Feature") -> str:
+    """What a feature may be, as far as its schema says it."""
     values = ", ".join(map(str, feature.categories))
     if feature.lower is not None and feature.upper is not None:
         values = f"{feature.lower:,} to {feature.upper:,}"
-    if feature.step is not None:
+    elif feature.lower is not None or feature.upper is not None:
+        values = f"from {feature.lower:,}" if feature.upper is None else f"up to {feature.upper:,}"
+    if feature.step not in (None, 1):
         values += f" in steps of {feature.step:g}"
     if feature.values == "observed":
         values += " as observed"
+    return values.strip()
+
+
+def _describe(feature: "Feature") -> str:
+    """Kind, legal values and whether it may change."""
+    values = legal_values(feature)
     change = "immutable" if feature.immutable else "" if feature.actionable else "locked unless a request unlocks it"
     known = feature.kind + (f" ({values})" if values else "")
     return ", ".join(part for part in (known, feature.unit, change) if part)

@@ -11,6 +11,8 @@ from counterpath.cli.output import say, show
 from counterpath.utils.errors import InputError, choose
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from counterpath.explanation import Explanation
 
 STANDARD_OUTPUT = Path("-")
@@ -29,6 +31,9 @@ def explain(
     ] = False,
     steps: Annotated[bool, typer.Option("--steps", help="Print the steps of each path below its row.")] = False,
     drop: options.Columns = "",
+    row_id: Annotated[
+        str | None, typer.Option("--id", help="A column that names each row in the answers, for instance a number.")
+    ] = None,
     model: options.UserModel = None,
     device: options.Device = "auto",
     out: Annotated[
@@ -59,7 +64,7 @@ def explain(
     if out is not None:
         _check_out(out)
     explainer = Explainer.load(model_folder, model=options.user_model(model), device=device)
-    table = options.table(rows, drop)
+    table = _named(options.table(rows, drop), row_id)
     if given.recorded is None:
         result = explainer.solve(table, given.request(explainer))
     else:
@@ -78,6 +83,21 @@ def explain(
         getattr(result, WRITERS[out.suffix.lower()])(out)
         say(f"wrote {out}")
     _exit_if_incomplete(result)
+
+
+def _named(table: "pd.DataFrame", column: str | None) -> "pd.DataFrame":
+    """The rows under their names in a column, if there is one to name them."""
+    if column is None:
+        return table
+    choose("column --id", column, dict.fromkeys(map(str, table.columns)))
+    twice = table[column].isna() | table[column].duplicated()
+    if twice.any():
+        wrong = int(twice.to_numpy().argmax())
+        raise InputError(
+            f"--id {column}: row {wrong} has {table[column].iloc[wrong]!r}, which is missing or names a row before it; "
+            "expected another name for every row"
+        )
+    return table.set_index(column)
 
 
 def _check_out(out: Path) -> None:

@@ -164,5 +164,6 @@ def _show_summary(explainer: "Explainer", count: int, out: Path) -> None:
     show(f"model: {explainer.models_.explained.name}{classes}")
     show(f"the models that explanations rest on are {diagnostics.verdict} here")
     for finding in diagnostics.findings:
-        show(f"  {finding.level}: {finding.text} Try {finding.advice}")
+        advice = finding.advice.replace("latent_dim=", "--latent-dim").replace("epochs=", "--epochs")
+        show(f"  {finding.level}: {finding.text} Try {advice}")
     show(f"wrote {out}")

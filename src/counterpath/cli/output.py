@@ -43,8 +43,8 @@ def fail(message: str) -> int:
     return 2
 
 
-def show_table(title: str, rows: Sequence[Mapping[Any, Any]]) -> None:
-    """Print a table whose first column is a name."""
+def show_table(title: str, rows: Sequence[Mapping[Any, Any]], *, words: bool = False) -> None:
+    """Print a table whose first column is a name, and the others numbers, or words."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -53,7 +53,7 @@ def show_table(title: str, rows: Sequence[Mapping[Any, Any]]) -> None:
         title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False
     )
     for index, heading in enumerate(rows[0]):
-        table.add_column(str(heading), justify="right" if index else "left", no_wrap=True)
+        table.add_column(str(heading), justify="right" if index and not words else "left", no_wrap=True)
     for row in rows:
         table.add_row(*(str(value) for value in row.values()))
     # A pipe or a file has no width, and a column that is cut off is worse than a line that wraps.

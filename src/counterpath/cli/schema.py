@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from counterpath.cli import options
-from counterpath.cli.output import say, show
+from counterpath.cli.datasets import legal_values
+from counterpath.cli.output import say, show, show_table
 from counterpath.utils.errors import CounterpathWarning, InputError, choose
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from counterpath.data.schema import Schema
+    from counterpath.data.schema import Feature, Schema
 
+_SHORT = 60
+"""How many characters of a feature's values fit into a line of a terminal, beside the rest."""
 Data = Annotated[str, typer.Argument(help="CSV, TSV, Parquet, JSON or JSON lines; - is CSV on standard input.")]
 Immutable = Annotated[str, typer.Option(help="Columns that must not change, separated by commas.")]
 
@@ -35,7 +38,19 @@ def schema(
         show(json.dumps(inferred.to_json(), indent=2, ensure_ascii=False))
     else:
         inferred.save(out)
+        show_table("", [_row(feature) for feature in inferred], words=True)
         say(f"wrote {out}; edit it and give it to: counterpath fit … --schema {out}")
+
+
+def _row(feature: "Feature") -> dict[str, str]:
+    """A feature in a line, for somebody who wants to see at once what was read wrongly."""
+    values = legal_values(feature)
+    return {
+        "column": feature.name,
+        "kind": feature.kind,
+        "values": values if len(values) <= _SHORT else f"{values[: _SHORT - 1]}…",
+        "may change": "no" if feature.immutable else "yes" if feature.actionable else "if a request unlocks it",
+    }
 
 
 def infer_schema(
@@ -76,7 +91,7 @@ def infer_schema(
         except InputError as error:
             raise InputError(f"{error} (here: --drop COLUMN, --set COLUMN.kind=KIND)") from error
         for remark in remarks:
-            say(str(remark.message))
+            say(f"{remark.message} (Here: --drop COLUMN, --set COLUMN.ATTRIBUTE=VALUE.)")
         return inferred
     given = Schema.load(file)
     for name, attributes in overrides.items():

@@ -28,6 +28,11 @@ DECIMALS = 4
 """The most decimals that a column is taken to be written with; more are the digits of a quotient."""
 RESOLUTION = 0.01
 """Of the distance between the quartiles: smaller differences of a quotient mean nothing to anybody."""
+FEW_VALUES = 20
+"""Whole numbers with no more different values than this, each on average in as many rows, and gaps between them, are
+numbers of something, such as branches 101, 102 and 310, or terms that are offered: what lies between does not exist."""
+EVIDENCE = 20
+"""So many rows are not all multiples of 2 by chance: 1 in a million."""
 IDENTIFIERS = 20
 """Text with more different values than this, and another one in most rows, identifies rows; in a short table names of
 few categories may all differ by chance."""
@@ -51,7 +56,9 @@ def infer(
     - Text and other categories are binary if there are exactly two, else categorical; both sorted.
     - Numbers stay numbers: whole ones are integer, whatever their dtype, 0 and 1 too; others are continuous. A new row
       may have a 2 where the table has 0 and 1.
-    - Numbers of which most are one and the same, such as a capital gain of 0, may only have values that are observed.
+    - Numbers of which most are one and the same, such as a capital gain of 0, may only have values that are observed;
+      so may whole numbers of few values, of which less than half of those between the least and the greatest occur.
+    - Whole numbers that all are multiples of one, such as amounts in hundreds, remain such multiples.
     - Continuous numbers have as many decimals as the column; where that is more than four, a hundredth of the middle
       half of the column is resolved.
     - Numbers ≥ 0 whose skewness E[(x − μ)³]/σ³ is above 2, and smaller after log1p, are transformed by it.
@@ -357,7 +364,20 @@ def _legal_numbers(present: pd.Series, kind: str, overrides: Mapping[str, Any]) 
     different, counts = np.unique(values, return_counts=True)
     if len(different) > 2 and counts.max() > MOSTLY * len(values):
         return {"values": OBSERVED}
-    return {} if kind != "continuous" or len(different) < 2 else {"step": _step(different, values)}
+    if kind == "continuous":
+        return {"step": _step(different, values)} if len(different) > 1 else {}
+    return _legal_integers(different, len(values)) if len(different) > 2 else {}
+
+
+def _legal_integers(different: NDArray[np.float64], count: int) -> dict[str, Any]:
+    """Which whole numbers are legal, by the different ones that a column of so many values has."""
+    if count < EVIDENCE or np.abs(different).max() >= 2.0**53:  # from there on floats are no longer exact
+        return {}
+    unit = int(np.gcd.reduce(different.astype(np.int64)))
+    between = (different[-1] - different[0]) / unit + 1
+    if len(different) <= FEW_VALUES and count >= FEW_VALUES * len(different) and 2 * len(different) < between:
+        return {"values": OBSERVED}
+    return {"step": unit} if unit > 1 else {}
 
 
 def _step(different: NDArray[np.float64], values: NDArray[np.float64]) -> Number | None:

@@ -238,8 +238,9 @@ def check_columns(frame: pd.DataFrame, schema: Schema) -> None:
     extra = [str(name) for name in columns if name not in schema.names]
     for problem, names in (("that are there twice", twice), ("that are missing", missing), ("too many", extra)):
         if names:
+            beside = f" (and too many: {', '.join(extra)})" if extra and names is missing else ""
             raise InputError(
-                f"the table has columns {problem}: {', '.join(names)}; expected were exactly: "
+                f"the table has columns {problem}: {', '.join(names)}{beside}; expected were exactly: "
                 f"{', '.join(schema.names)} (frame[list(schema.names)] leaves out a label and all else)"
             )
 

@@ -40,7 +40,7 @@ class Comparison:
 
         Args:
             common: Take the means over the rows for which every method found a counterfactual, the only fair way to
-                compare costs; else over those for which the method itself did.
+                compare costs; else over those for which the method itself did. One that found none does not count.
         """
         return comparison_table(self.results, common, self.seconds)
 

@@ -191,6 +191,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         target: TargetColumn = None,
         *,
         schema: Schema | None = None,
+        immutable: Sequence[str] = (),
         encoder: Encoder | None = None,
         model: Any = None,
         generator: Autoencoder | None = None,
@@ -205,6 +206,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
             table: A table of pandas, polars or Arrow, with or without the label.
             target: The column of the label, or the labels. Without a `model` they are what the classifier learns.
             schema: What the columns are; by default `Schema.infer` looks.
+            immutable: Features that must not change, beside those of the schema.
             encoder: A fitted encoder, schema included, if a torch model or generator was trained on its rows.
             model: The model to explain: a torch module on encoded rows, an object with `predict_proba` on a
                 DataFrame, or a function from a DataFrame to probabilities. Without one a classifier is trained.
@@ -225,7 +227,7 @@ class Explainer(BaseEstimator):  # type: ignore[misc]
         sizes = Sizes(*widths, self.epochs, self.numeric_output, self.uncertainty, self.ordered_metric)
         run = Run(seed=self.seed, checkpoint=None if checkpoint is None else Path(checkpoint), progress=self.progress)
         asked = {"missing": self.missing, "model": model, "task": self.task, "seed": self.seed}
-        prepared = prepare_training(table, target, schema, encoder, **asked)
+        prepared = prepare_training(table, target, schema, encoder, immutable=immutable, **asked)
         rows = encode_rows(prepared.encoder, prepared.features).to(device)
         rules = Constraints().ruleset(prepared.encoder)
         if rules is not None:

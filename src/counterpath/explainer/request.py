@@ -93,7 +93,9 @@ class Request:
         if isinstance(given, list | tuple):
             object.__setattr__(self, "confidence", parse_number_range("confidence", given, probability=True))
         elif given is not None and (not isinstance(given, Real) or not 0 < given < 1):
-            raise InputError(f"a confidence lies between 0 and 1; given {self.confidence!r}, try 0.5")
+            is_percent = isinstance(given, Real) and 10 <= given < 100  # below, it is rather a slip
+            better = f"{given / 100:g}" if is_percent else "0.5"
+            raise InputError(f"a confidence lies between 0 and 1; given {given!r}, try {better}")
         if self.target_range is not None:
             object.__setattr__(self, "target_range", parse_number_range("target_range", self.target_range))
         share = self.plausibility

@@ -18,6 +18,7 @@ Of more than 20,000 people the normal approximation of the same test is taken, w
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -26,8 +27,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from counterpath.data.schema import Schema
+from counterpath.data.schema import Feature, Schema
 from counterpath.data.status import FOUND, StatusCode
+from counterpath.data.times import DATE
 from counterpath.explanation import wording
 from counterpath.explanation.matching import match_pairs, numbers_of
 from counterpath.explanation.summary import keys_of
@@ -686,11 +688,11 @@ def _find(
     return _corrected(every) if len(every) else nothing
 
 
-def _tree_columns(rows: pd.DataFrame, schema: Schema) -> tuple[Array, list[tuple[str, Any]]]:
+def _tree_columns(rows: pd.DataFrame, schema: Schema) -> tuple[Array, list[tuple[Feature, Any]]]:
     """Numbers as they are, and a column for each category; with what each column is."""
     known = {feature.name: feature for feature in schema}
     columns: list[Array] = []
-    names: list[tuple[str, Any]] = []
+    names: list[tuple[Feature, Any]] = []
     for name in rows.columns:
         feature = known[str(name)]
         if feature.categories:
@@ -699,15 +701,15 @@ def _tree_columns(rows: pd.DataFrame, schema: Schema) -> tuple[Array, list[tuple
             pair = len(there) == 2 and not rows[name].isna().any()  # who is not the one is the other
             for category, text in list(zip(there, words, strict=True))[: 1 if pair else None]:
                 columns.append((rows[name] == category).to_numpy(float))
-                names.append((feature.title, (text, words[1] if pair else None)))
+                names.append((feature, (text, words[1] if pair else None)))
         else:
             plain = numbers_of(rows[[name]], schema, scaled=False)[:, 0]
             columns.append(np.where(np.isnan(plain), np.nanmedian(plain), plain))
-            names.append((feature.title, None))
+            names.append((feature, None))
     return np.stack(columns, axis=1), names
 
 
-def _conditions(tree: Any, names: Sequence[tuple[str, Any]]) -> dict[int, list[str]]:
+def _conditions(tree: Any, names: Sequence[tuple[Feature, Any]]) -> dict[int, list[str]]:
     """By leaf the conditions that lead to it, each feature as short as it can be said."""
     found: dict[int, list[str]] = {}
 
@@ -723,12 +725,20 @@ def _conditions(tree: Any, names: Sequence[tuple[str, Any]]) -> dict[int, list[s
     return found
 
 
-def _words(path: Sequence[tuple[int, float, bool]], names: Sequence[tuple[str, Any]]) -> list[str]:
+def _end(feature: Feature, number: float) -> str:
+    """An end of a range as people write it."""
+    if feature.kind == DATE:  # days since 1970-01-01, as of `to_days`; the whole day is meant
+        return str(date(1970, 1, 1) + timedelta(days=math.floor(number)))
+    return wording.rounded(number, 4)
+
+
+def _words(path: Sequence[tuple[int, float, bool]], names: Sequence[tuple[Feature, Any]]) -> list[str]:
     lows: dict[str, float] = {}
     highs: dict[str, float] = {}
     texts: dict[tuple[str, str], str] = {}
     for column, threshold, above in path:
-        title, category = names[column]
+        feature, category = names[column]
+        title = feature.title
         if category is not None:
             text, other = category
             texts[title, text] = (
@@ -740,16 +750,11 @@ def _words(path: Sequence[tuple[int, float, bool]], names: Sequence[tuple[str, A
             highs[title] = min(threshold, highs.get(title, math.inf))
     sure = {title for (title, _), text in texts.items() if " is not " not in text}
     words = [text for (title, _), text in texts.items() if title not in sure or " is not " not in text]
+    features = {feature.title: feature for feature, _ in names}
     for title in dict.fromkeys([*lows, *highs]):
-        low, high = lows.get(title), highs.get(title)
-        if low is not None and high is not None:
-            words.append(f"{title} is over {wording.rounded(low, 4)} and up to {wording.rounded(high, 4)}")
-        else:
-            words.append(
-                f"{title} is over {wording.rounded(low, 4)}"
-                if low is not None
-                else f"{title} is up to {wording.rounded(high, 4)}"
-            )
+        low, high = (_end(features[title], ends[title]) if title in ends else None for ends in (lows, highs))
+        between = [f"over {low}"] * (low is not None) + [f"up to {high}"] * (high is not None)
+        words.append(f"{title} is {' and '.join(between)}")
     return words
 
 

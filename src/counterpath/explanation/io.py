@@ -237,9 +237,11 @@ STATUS_TYPES = {
 
 
 def write_parquet(table: pd.DataFrame, path: Path) -> Path:
-    """Write a table with its index."""
+    """Write a table with its index; people in a level called "plan", beside that of their plans, are called "row"."""
     from pyarrow import parquet
 
+    if len({*table.index.names}) < table.index.nlevels:  # which most readers of Parquet refuse
+        table = table.rename_axis(index_labels(table))
     try:
         typed = pa.Table.from_pandas(table)
         for name in STATUS_TYPES.keys() & set(table.columns):

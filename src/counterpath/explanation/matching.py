@@ -7,6 +7,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from counterpath.data.schema import KINDS, Schema
+from counterpath.data.times import to_days
 
 Array: TypeAlias = NDArray[np.float64]
 
@@ -48,8 +49,7 @@ def _number(column: pd.Series, feature: "object", scaled: bool) -> Array:
         order = {category: float(rank) for rank, category in enumerate(categories)}
         plain = column.map(order).to_numpy(float)
     elif KINDS[kind].times:
-        times = pd.to_datetime(column) if kind == "date" else pd.to_timedelta(column)
-        plain = times.astype("int64").to_numpy(float)
+        plain = to_days(column, kind, feature.format)  # type: ignore[attr-defined]
     else:
         plain = column.where(feature.is_measured(column)).to_numpy(float, na_value=np.nan)  # type: ignore[attr-defined]
     if not scaled:

@@ -243,7 +243,7 @@ def comparison_table(
     Args:
         results: What each method found, one row a person.
         common: Take the means over the rows for which every method found a counterfactual, the only fair way to compare
-            costs; else over those for which the method itself did.
+            costs; else over those for which the method itself did. A method that found none at all does not count.
         seconds: How long each method took; by default as the explanations say.
 
     Returns:
@@ -260,9 +260,10 @@ def comparison_table(
                 "same table by both"
             )
     found = {name: result.status["status"].isin(FOUND).to_numpy() for name, result in results.items()}
-    shared = np.logical_and.reduce(list(found.values()))
+    shared = np.logical_and.reduce([each for each in found.values() if each.any()] or list(found.values()))
+    over = {name: each & shared if common else each for name, each in found.items()}
     means = (*MEANS, *lasting(*results.values()))
-    rows = [_compare(result, found[name], shared if common else found[name], means) for name, result in results.items()]
+    rows = [_compare(result, found[name], over[name], means) for name, result in results.items()]
     took = seconds or {name: float(result.provenance.get("seconds", np.nan)) for name, result in results.items()}
     table = pd.DataFrame(rows, index=pd.Index(list(results), name="method"))
     return table.assign(seconds=[took[name] for name in results])
@@ -273,11 +274,14 @@ def both_tables(
 ) -> dict[str, pd.DataFrame]:
     """The table over each method's own rows and, without what would be said twice, over common ones, by their titles.
 
-    One method alone has no common rows.
+    One method alone has no common rows; methods that found none are left out of the second table.
     """
-    own = {OWN: comparison_table(results, seconds=seconds)}
-    common = comparison_table(results, common=True, seconds=seconds).drop(columns=list(_OF_THE_SEARCH))
-    return own if len(results) == 1 else own | {COMMON: common}
+    own = comparison_table(results, seconds=seconds)
+    found = own.index[own["n"] > 0]
+    if len(found) < 2:
+        return {OWN: own}
+    common = comparison_table({name: results[name] for name in found}, common=True, seconds=seconds)
+    return {OWN: own, COMMON: common.drop(columns=list(_OF_THE_SEARCH))}
 
 
 def _compare(

@@ -87,6 +87,11 @@ def path_features(path: pd.DataFrame, features: Iterable[str]) -> pd.DataFrame:
     return path[list(columns.values())].set_axis(list(columns), axis=1)
 
 
+def moving_features(features: pd.DataFrame) -> list[str]:
+    """The features of a path that are not the same all along; a gap is equal to a gap."""
+    return [str(name) for name in features if features[name].astype(object).nunique(dropna=False) > 1]
+
+
 def numeric_features(schema: Schema, frame: pd.DataFrame) -> frozenset[str]:
     """The features that are numbers, so that it makes sense to say by how much they changed."""
     names = (feature.name for feature in schema if not feature.categories)

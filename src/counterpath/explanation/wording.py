@@ -765,7 +765,9 @@ def _count_plans(statuses: Sequence[str], people: Sequence[int]) -> str:
     others = [status for person, status in first.items() if person not in explained]
     plans = f"{counted(sum(status in FOUND for status in theirs), 'plan')} found"
     plans += f" for {counted(len(explained), 'person', 'people')}" if explained else ""
-    found = ", ".join([plans + _across(theirs), *_without(theirs)])
+    fewer = theirs.count(StatusCode.NO_OTHER_PLAN)
+    lacking = _without([status for status in theirs if status != StatusCode.NO_OTHER_PLAN])
+    found = ", ".join([plans + _across(theirs), *([f"{fewer} fewer than asked for"] if fewer else []), *lacking])
     return "; ".join([found, *([", ".join(_without(others))] if others else [])])
 
 

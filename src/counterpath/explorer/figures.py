@@ -21,7 +21,7 @@ from counterpath.data.status import FOUND
 from counterpath.explanation import Explanation, wording
 from counterpath.explanation.plots.style import INK, MOST_FEATURES, PALETTE, SOFT
 from counterpath.explanation.summary import change_shares, commonest_change
-from counterpath.explanation.tables import differences, path_features
+from counterpath.explanation.tables import differences, moving_features, path_features
 
 Figure: TypeAlias = dict[str, Any]
 """What `nicegui.ui.plotly` takes: `data`, `layout` and `config`, all of it plain values that fit JSON."""
@@ -252,7 +252,7 @@ def path_figure(result: Explanation, i: Any) -> Figure:
     """
     path = result.path(i)
     features = path_features(path, result.schema.names)
-    moving = [name for name in result.schema.names if features[name].astype(object).nunique(dropna=False) > 1]
+    moving = moving_features(features)
     drawn = moving[:MOST_FEATURES]
     steps, probabilities = path["step"].tolist(), path["probability"].tolist()
     milestones = result.milestones(i).iloc[1:]

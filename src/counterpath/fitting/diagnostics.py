@@ -324,9 +324,10 @@ class Diagnostics:
         if self.calibration.auc < 0.9:
             text = f"The uncertainty hardly tells data from empty space (AUC {self.calibration.auc:.2f})."
             yield Finding(BAD if self.calibration.auc < 0.75 else FAIR, text, advice)
-        if not 0.02 <= self.calibration.sigma_share <= 0.9:
-            share = f"{100 * self.calibration.sigma_share:.0f} %"
-            text = f"The uncertainty makes up {share} of the metric: it hardly counts, or hardly anything else does."
+        share = self.calibration.sigma_share
+        if not 0.02 <= share <= 0.9:
+            counts = "it hardly counts" if share < 0.5 else "hardly anything else counts"
+            text = f"The uncertainty makes up {100 * share:.0f} % of the metric: {counts}."
             yield Finding(FAIR, text, "more epochs=, more rows, or another n_centers=.")
 
     def _agreement(self) -> Iterator[Finding]:

@@ -97,6 +97,7 @@ def prepare_training(
     model: Any = None,
     task: str = "auto",
     seed: int = 0,
+    immutable: Sequence[str] = (),
 ) -> TrainingTable:
     """A table to fit to: what is not given of schema and encoder follows from it.
 
@@ -109,7 +110,12 @@ def prepare_training(
         model: The model to explain, which may refuse gaps; None for ours, which does not.
         task: What it predicts, as of `is_regression`.
         seed: Of the rows that are drawn of a table with more than a million.
+        immutable: Features that must not change, beside those of the schema.
     """
+    if isinstance(immutable, str):
+        raise InputError(f"immutable is {immutable!r}; expected a list of features: immutable=[{immutable!r}]")
+    if immutable and encoder is not None:
+        raise InputError("immutable goes with a table, and the encoder has a schema: Schema.with_immutable before it")
     choose("way to treat missing values", missing, dict.fromkeys(MISSING))
     features, labels, name = _without_labels(to_pandas(table), target)
     numbers = is_regression(task, model, labels)
@@ -125,7 +131,7 @@ def prepare_training(
         raise InputError(f"a fit needs at least {FEWEST_ROWS} rows; given {len(features)}")
     if encoder is not None:
         schema = encoder.schema
-    schema = Schema.infer(features) if schema is None else schema
+    schema = Schema.infer(features, immutable=immutable) if schema is None else schema.with_immutable(*immutable)
     features = without_ignored(features, schema)
     check_columns(features, schema)
     check_ignored(model, schema)
@@ -149,6 +155,9 @@ def _with_gaps(schema: Schema, features: pd.DataFrame, model: Any, missing: str,
     if not names:
         return schema
     if model is not None:
+        complete = features.notna().all(axis=1).to_numpy()
+        if complete.any() and not is_torch(model):  # what is wrong without gaps is not for lack of them
+            ask_table(model, features.iloc[[int(complete.argmax())]], numbers=numbers)
         first = [int(features[name].isna().to_numpy().argmax()) for name in names][:_ASKED_GAPS]
         try:
             if is_torch(model):

@@ -101,7 +101,7 @@ def _asked(
 
 
 def _alternatives(encoder: Encoder, end: Tensor, feature: int) -> Iterator[Tensor]:
-    """The rows with other values of one feature."""
+    """The rows with other values of one feature, without a gap in it."""
     columns = encoder.layout[feature]
     axis = encoder.axes[feature]
     values = torch.eye(axis.width) if axis.width > 1 else torch.linspace(0, 1, _VALUES)[:, None]
@@ -109,6 +109,8 @@ def _alternatives(encoder: Encoder, end: Tensor, feature: int) -> Iterator[Tenso
         numbers = torch.zeros(_VALUES, axis.width)
         numbers[:, 0], numbers[:, 1] = torch.linspace(0, 1, _VALUES), 1
         values = torch.cat([numbers, values[2:]])
+    if feature in encoder.gaps:  # the last one; that nobody is advised to leave something out is no constraint
+        values = values[:-1]
     for value in values.to(end):
         tried = end.clone()
         tried[:, columns] = value

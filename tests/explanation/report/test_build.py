@@ -92,6 +92,11 @@ def test_of_several_plans_the_first_is_compared(plans: Explanation, tmp_path: Pa
 def test_methods_that_found_nothing_in_common_are_said_to(tmp_path: Path) -> None:
     nothing = make(status=make().status.assign(status="not_found"))
     text = text_of(make().to_html(tmp_path / "a.html", baselines={"nearest": nothing}))
+    assert "All methods over the rows" not in text  # it would be a table of dashes
+    reason = nothing.status["reason"].iloc[0].partition(". ")[0].rstrip(".")
+    assert f"nearest found nothing for anybody: {reason[0].lower()}{reason[1:]}." in text
+    other = make(status=make().status.assign(status=["not_found", "already", "not_found", "found", "unknown_category"]))
+    text = text_of(make().to_html(tmp_path / "b.html", baselines={"nearest": other}))
     assert "No row was found by all of them, so their costs cannot be compared." in text
 
 

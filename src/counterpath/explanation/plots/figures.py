@@ -20,7 +20,7 @@ from counterpath.data.schema import Feature, Schema
 from counterpath.explanation import wording
 from counterpath.explanation.plots.style import COLORS, INK, MOST_FEATURES, MOST_PATHS, PALETTE, SOFT, figure, plain
 from counterpath.explanation.summary import change_shares, commonest_change
-from counterpath.explanation.tables import differences
+from counterpath.explanation.tables import differences, moving_features
 
 Ranges: TypeAlias = Mapping[str, tuple[float, float]]
 """The smallest and the largest value of each feature that is a number."""
@@ -197,7 +197,7 @@ def draw_path(
         milestones: Where the steps of a short account of the path end, by position; the numbers of several are drawn.
     """
     step, probability = steps["step"].to_numpy(float), steps["probability"].to_numpy(float)
-    moving = [str(name) for name in features if _differs(features[name])]
+    moving = moving_features(features)
     shown = moving[:MOST_FEATURES]
     uncertain = bool(steps["uncertainty"].notna().any())
     heights = [1.6, *([0.9] if uncertain else []), *([0.62] * len(shown))]

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from counterpath.data import constraints
 from counterpath.data.schema import Feature, Schema
-from counterpath.data.status import StatusCode
+from counterpath.data.status import FOUND, StatusCode
 from counterpath.explanation import wording
 from counterpath.explanation.milestones import list_milestones, steps_between
 from counterpath.explanation.plots.style import MOST_PATHS
@@ -30,7 +30,7 @@ from counterpath.explanation.report import charts
 from counterpath.explanation.report.charts import Axis, Map
 from counterpath.explanation.result import Explanation
 from counterpath.explanation.summary import COMMON, By, both_tables, tally, with_labels
-from counterpath.explanation.tables import path_features
+from counterpath.explanation.tables import moving_features, path_features
 from counterpath.explanation.wording import MEANINGS, ROW_MEANINGS, Person, Row
 from counterpath.utils.errors import InputError
 from counterpath.utils.files import write_text
@@ -164,8 +164,11 @@ def write(
         comparison = {name: table.drop(columns="confidence", errors="ignore") for name, table in comparison.items()}
         groups = [table.drop(columns="confidence", errors="ignore") for table in groups]
 
-    heading = "Beside other methods" if len(comparison) > 1 else "In numbers"
-    sections = [Section(heading, "methods", _methods(comparison, method, result.schema) | {"several": several}, "page")]
+    heading = "Beside other methods" if len(compared) > 1 else "In numbers"
+    sections = [Section(f"All {unit} at a glance", "overview", _overview(result, len(sheets), unit), "page")]
+    values = _methods(comparison, method, result.schema)
+    values |= {"several": several, "is_alone": len(compared) == 1, "none": _found_none(compared)}
+    sections.append(Section(heading, "methods", values, "page"))
     if groups:
         sections.append(Section("By subgroup", "groups", _groups(groups, comparison, result.schema)))
     sections += [
@@ -180,7 +183,6 @@ def write(
     if meanings.rows:
         sections.append(Section("What the features are", "listing", meanings))
     sections.append(Section("How this was made", "provenance", _provenance(result, about)))
-    sections.append(Section(f"All {unit} at a glance", "overview", _overview(result, len(sheets), unit), "page"))
     if sheets:
         sections.append(Section("Person by person" if several else "Row by row", "people", sheets, "page sheets"))
     page = render(
@@ -233,17 +235,28 @@ def _most_changed(result: Explanation) -> dict[str, Any]:
 def _methods(comparison: Mapping[str, pd.DataFrame], own: str, schema: Schema) -> dict[str, Any]:
     """This and other methods side by side, over their own and over common rows."""
     tables = []
+    common = comparison[COMMON]["n"].iloc[0] if COMMON in comparison else 0
     for title, table in comparison.items():
+        if title == COMMON and not common:
+            continue  # a table of dashes
         counts = sorted({int(count) for count in table["n"]})
         over = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
         tables.append(_readable(table, caption=f"{title} (n = {over}).", css="wide", own=own))
-    common = comparison[COMMON]["n"].iloc[0] if COMMON in comparison else 0
     return {
         "tables": tables,
-        "is_alone": len(tables) == 1,
-        "common": common,
+        "differ": COMMON in comparison and not common,
         "terms": _terms(comparison.values(), schema),
     }
+
+
+def _found_none(compared: Mapping[str, Explanation]) -> dict[str, str]:
+    """Why methods found nothing for anybody, by their names: the first sentence of the reason that is most frequent."""
+    reasons = {}
+    for name, each in compared.items():
+        failed = each.status.loc[each.status["status"] == StatusCode.NOT_FOUND, "reason"]
+        if len(failed) and not each.status["status"].isin(FOUND).any():
+            reasons[name] = failed.str.partition(". ")[0].mode().iloc[0].rstrip(".")
+    return reasons
 
 
 def _groups(groups: Sequence[pd.DataFrame], comparison: Mapping[str, pd.DataFrame], schema: Schema) -> dict[str, Any]:
@@ -350,7 +363,7 @@ def _model_numbers(quality: Mapping[str, Any], schema: Schema) -> list[tuple[str
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %" if share == share else "–"
+    return f"{100 * share:.1f} %".replace("-", "−") if share == share else "–"
 
 
 def _meanings(schema: Schema) -> Table:
@@ -530,8 +543,7 @@ def _plan(result: Explanation, row: Row, path: pd.DataFrame, measures: pd.Series
         row = replace(row, steps=steps_between(milestones))
     features = path_features(path, result.schema.names)
     changed = {change.feature for change in row.changes}
-    moving = (str(name) for name, values in features.items() if len(set(values.tolist())) > 1)
-    detours = [name for name in moving if name not in changed]
+    detours = [name for name in moving_features(features) if name not in changed]
     return Plan(
         row=row,
         points=path,

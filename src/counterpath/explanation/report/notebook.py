@@ -15,7 +15,7 @@ import numpy as np
 from counterpath.explanation import wording
 from counterpath.explanation.report.build import render
 from counterpath.explanation.result import Explanation
-from counterpath.explanation.tables import path_features
+from counterpath.explanation.tables import moving_features, path_features
 from counterpath.explanation.wording import Row
 
 MOST_POINTS = 24
@@ -74,8 +74,7 @@ def _path(result: Explanation, row: Row, position: int) -> Path | None:
     steps = steps.iloc[chosen]
     features = path_features(steps, result.schema.names)
     changed = [change.feature for change in row.changes]
-    moving = [str(name) for name, values in features.items() if len(set(values.tolist())) > 1]
-    names = sorted(moving, key=lambda name: name not in changed)[:MOST_COLUMNS]
+    names = sorted(moving_features(features), key=lambda name: name not in changed)[:MOST_COLUMNS]
     columns = [[wording.shown(result.schema[name], value) for value in features[name].array] for name in names]
     probabilities = steps["probability"].astype(float).tolist()
     return Path(
