@@ -9,7 +9,7 @@ they are frozen in `experiments.tabular`, the same with one departure from the a
 dampings, which is the trade-off between flips and distances, and the appendix to the letter. Each seed and setting is
 one line of JSON, and what is in the file already is not run again. Under one seed encoder, mean and classifier are
 trained once for all settings that share them, so that a line differs from the frozen one by what it names. `table`
-prints medians and ranges over these seeds of a file.
+prints medians and ranges over these seeds of a file, and draws them.
 """
 
 import argparse
@@ -135,6 +135,36 @@ def table(known: list[dict], data: str) -> str:
     return "\n".join(text)
 
 
+def draw(known: list[dict], data: str, path: Path) -> None:
+    """Flips and distance to the data by setting: medians over seeds, and lines from the lowest to the highest seed."""
+    from counterpath.explanation.plots.style import COLORS, figure
+
+    there = list(dict.fromkeys(line["setting"] for line in known if line["data"] == data))
+    damping = {name: float(name.split()[-1]) for name in there if name.startswith("damping")}
+    damping["frozen"] = SETTINGS[EXPERIMENTS[data]].damping
+    names = [*sorted(damping, key=damping.__getitem__), *(name for name in there if name not in damping)]
+    with figure(path, 10, 0.4 + 0.3 * len(names)) as drawing:
+        panels = drawing.subplots(1, 2, sharey=True)
+        for number, name in enumerate(names):
+            some = [line["figures"] for line in known if line["data"] == data and line["setting"] == name]
+            for method, shift in (("rsgd", -0.15), ("rsgd-c", 0.15)):
+                flips = [each[method]["flip_ratio"] for each in some]
+                distances = [each[method]["ld_sq"] / each["sgd"]["ld_sq"] for each in some]
+                for axes, values in zip(panels, (flips, distances), strict=True):
+                    at, style = number + shift, {"color": COLORS[method], "label": None if number else method}
+                    axes.plot((min(values), max(values)), (at, at), color=COLORS[method], linewidth=1)
+                    axes.plot(median(values), at, "o", markersize=5, **style)
+        panels[0].set_yticks(
+            range(len(names)), [f"frozen (damping {damping[name]:g})" if name == "frozen" else name for name in names]
+        )
+        panels[0].invert_yaxis()
+        panels[0].legend(loc="lower left")
+        for axes, title in zip(panels, ("flip ratio after 150 steps", "LD² relative to SGD's"), strict=True):
+            axes.set_title(title)
+            axes.grid(axis="x", linewidth=0.3)
+        panels[1].axvline(1, color="0.6", linewidth=0.8, linestyle=":")
+
+
 def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -154,7 +184,10 @@ def main() -> None:
     asked.out.parent.mkdir(parents=True, exist_ok=True)
     known = [json.loads(line) for line in asked.out.read_text().splitlines()] if asked.out.exists() else []
     if asked.mode == "table":
-        print(table([line for line in known if line["seed"] in seeds], asked.data))
+        chosen = [line for line in known if line["seed"] in seeds]
+        print(table(chosen, asked.data))
+        if any(line["setting"] == "as printed" for line in chosen if line["data"] == asked.data):
+            draw(chosen, asked.data, asked.out.parent / f"trade-off-{asked.data}")
         return
     done = {(line["setting"], line["seed"]) for line in known if line["data"] == asked.data}
     for seed in seeds:
