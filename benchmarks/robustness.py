@@ -342,14 +342,38 @@ Cell = dict[str, Any]
 def report(folder: Path) -> None:
     """Write the page and the figure."""
     every = [json.loads(file.read_text()) for file in sorted(folder.glob("*.json"))]
-    sections = (_intro, _fragile, _robust, _cure, _cost, _published, _said)
+    sections = (_asked, _intro, _fragile, _robust, _cure, _cost, _published, _said)
     lines = ["# How long answers last", "", *(line for section in sections for line in (*section(every), ""))]
     (folder / "README.md").write_text("\n".join(lines))
     _figure(every, folder)
 
 
-def _named(cell: Cell) -> str:
-    return f"{cell['data']} · {cell['model']} · {cell['seed']}"
+def together(every: list[Cell]) -> list[list[Cell]]:
+    """The cells of one data set and model, whatever the seed."""
+    found: dict[tuple[str, str], list[Cell]] = {}
+    for cell in every:
+        found.setdefault((cell["data"], cell["model"]), []).append(cell)
+    return list(found.values())
+
+
+def _named(cells: list[Cell]) -> str:
+    return f"{cells[0]['data']} · {cells[0]['model']}"
+
+
+def span(values: Iterable[float], digits: int = 2) -> str:
+    """From where to where; or the one number that there is."""
+    ends = sorted(values)
+    texts = [f"{each:.{digits}f}" for each in (ends[:1] + ends[-1:])]
+    return " to ".join(dict.fromkeys(texts)) or "–"
+
+
+def seeds(values: Iterable[float | None], digits: int = 2) -> str:
+    """The mean over seeds, and between which numbers they are."""
+    known = [value for value in values if value is not None and value == value]
+    if not known:
+        return "–"
+    mean, ends = f"{np.mean(known):.{digits}f}", span(known, digits)
+    return mean if ends == mean else f"{mean} ({ends})"
 
 
 def found_parts(every: list[Cell], prefix: str, values: Sequence[Any]) -> Iterator[tuple[Cell, Any, dict[str, Any]]]:
@@ -361,39 +385,113 @@ def found_parts(every: list[Cell], prefix: str, values: Sequence[Any]) -> Iterat
                 yield cell, value, part
 
 
+def _parts(cells: list[Cell], name: str) -> list[tuple[Cell, dict[str, Any]]]:
+    """A part of the cells that found anything by it."""
+    return [(one, one["parts"][name]) for one in cells if name in one["parts"] and found(one["parts"][name]).any()]
+
+
 def _table(header: str, lines: Iterable[str]) -> list[str]:
-    """A table whose first column names the cell."""
-    header = f"| data · model · seed | {header} |"
+    """A table whose first column names the data set and the model."""
+    header = f"| data · model | {header} |"
     return [header, "|---" * (header.count("|") - 1) + "|", *(f"| {line} |" for line in lines)]
+
+
+def _asked(every: list[Cell]) -> list[str]:
+    """What was aimed at, and what was measured."""
+    robust = list(found_parts(every, "robust", SHARES))
+    kept = [keeps(part, share) for _, share, part in robust]
+    rows = sum(int(found(part).sum()) for _, _, part in robust)
+    covered = [(each, count) for each, count in (coverage(one, share) for one, share, _ in robust) if count]
+    there = sum(count for _, count in covered)
+    promises, took = _promises(every), _times(every)
+    lower = sum(l1 < 1 for l1, _ in promises)
+    near = sum(l1 < 1 and ld_sq <= 1 for l1, ld_sq in promises)
+    means = [mean for mean in (at_same_mean(one, share) for one, share, _ in robust) if mean is not None]
+    fits = [1 + one["family_seconds"] / one["fit"] for one in every]
+    plain = [summary(part)["after"] for _, _, part in found_parts(every, "plain", METHODS[:1])]
+    lines = [
+        f"how fragile plain answers are | of models drawn as the family is, {span(plain)} accept those of `geodesic` (mean of "
+        "a cell)",
+        f"the asked share kept for ≥ 0.95 of the rows found | {sum(each >= 0.95 for each in kept)} of {len(kept)} lines; "
+        f"{span(kept)}; of all {rows:,} answers together "
+        f"{sum(keeps(part, share) * found(part).sum() for _, share, part in robust) / max(1, rows):.3f}",
+        f"found for ≥ 0.9 of the rows for which a training row is that robust | {sum(each >= 0.9 for each, _ in covered)} of "
+        f"{len(covered)} lines; of {there} such rows together "
+        f"{sum(each * count for each, count in covered) / max(1, there):.2f}",
+        f"lower L1 than a higher confidence that keeps as much, at no higher LD² | L1 lower in {lower} of {len(promises)} lines "
+        f"where a confidence does ({span(l1 for l1, _ in promises)} of its L1), in {near} of them at no higher LD²; in "
+        f"{len(robust) - len(promises)} of {len(robust)} lines no confidence up to {max(CONFIDENCES):g} does",
+        f"the same at the same mean share alone | L1 lower in {sum(mean[2] < mean[0] for mean in means)} of {len(means)} lines "
+        f"({span(mean[2] / mean[0] for mean in means)})",
+        f"≤ 4 × the time of the plain search | {sum(each <= 4 for each in took)} of {len(took)} lines; {span(took, 1)} ×",
+        f"`fit` with a family ≤ 2 × | {sum(each <= 2 for each in fits)} of {len(fits)} cells; {span(fits, 1)} ×",
+        f"500 rows, {span((one['held'] for one in every), 0)} held-out and {span((one['shifted'] for one in every), 0)} shifted "
+        f"models a cell | {span((one['rows'] for one in every), 0)} rows a cell, in {len(every)} cells",
+    ]
+    return [
+        "A cell is a data set, a model and a seed; a line is one of these and a share that was asked for. Where seeds are "
+        "folded into one line of a table, their mean is given and, in brackets, between which numbers they are.",
+        "",
+        "| asked | measured |",
+        "|---|---|",
+        *(f"| {line} |" for line in lines),
+    ]
+
+
+def _promises(every: list[Cell]) -> list[tuple[float, float]]:
+    """L1 and LD² of robust answers, over those of the confidence that keeps as much, on common rows; where one does."""
+    ratios = []
+    for one, share, part in found_parts(every, "robust", SHARES):
+        name = same_share(one, share)
+        if name is not None:
+            rows = found(part) & found(one["parts"][name])
+            a, b = summary(part, rows), summary(one["parts"][name], rows)
+            if "l1" in a:
+                ratios.append((a["l1"] / b["l1"], a["ld_sq"] / b["ld_sq"]))
+    return ratios
+
+
+def _times(every: list[Cell]) -> list[float]:
+    names = [(one, f"robust:{share}") for one in every for share in SHARES]
+    return [times(one, one["parts"][name]) for one, name in names if name in one["parts"]]
 
 
 def _intro(every: list[Cell]) -> list[str]:
     run = [
-        f"{_named(one)} | {one['train']:,} | {one['rows']} | {one['family']} | {one['held']} | {one['shifted']}"
-        for one in every
+        f"{_named(cells)} | {', '.join(str(one['seed']) for one in cells)} | {cells[0]['train']:,} | "
+        f"{', '.join(str(one['rows']) for one in cells)} | {cells[0]['family']} | {cells[0]['held']} | {cells[0]['shifted']}"
+        for cells in together(every)
     ]
     return [
+        "## What was run",
+        "",
         "Correctly rejected test rows; judges are models that no search has asked: `held` of them drawn as the family is, "
         "`shifted` ones fitted to rows of which a tenth is replaced. `benchmarks/robustness.py` says more, and made this "
         "page: `python benchmarks/robustness.py --data D --model M --seeds S --rows N [--train N] [--time-limit SECONDS]`, "
-        "then `--report`. What was run, with how many training rows, and on how many rows, as many as the time allowed:",
+        "then `--report`. As many rows as the time allowed:",
         "",
-        *_table("training rows | rows | family | held | shifted", run),
+        *_table("seeds | training rows | rows | family | held | shifted", run),
     ]
 
 
 def _fragile(every: list[Cell]) -> list[str]:
     lines = []
-    for one, method, part in found_parts(every, "plain", METHODS):
-        s = summary(part)
-        lines.append(
-            f"{_named(one)} | `{method}` | {s['found']:.2f} | {s['l1']:.2f} | {s['ld_sq']:.3f} | {s['after']:.2f} | "
-            f"{s['q10']:.2f} | {s['q50']:.2f} | {s['shifted']:.2f}"
-        )
+    for cells in together(every):
+        methods: dict[str, list[str]] = {}
+        for method in METHODS:
+            all_of = [summary(part) for _, part in _parts(cells, f"plain:{method}")]
+            if not all_of:
+                methods.setdefault("0.00" + " | –" * 6, []).append(f"`{method}`")
+                continue
+            columns = (("found", 2), ("l1", 2), ("ld_sq", 3), ("after", 2), ("q10", 2), ("q50", 2), ("shifted", 2))
+            figures = " | ".join(seeds([s[name] for s in all_of], digits) for name, digits in columns)
+            methods.setdefault(figures, []).append(f"`{method}`")
+        lines += [f"{_named(cells)} | {', '.join(names)} | {figures}" for figures, names in methods.items()]
     return [
         "## How fragile plain answers are",
         "",
-        "`valid_after`: the share of judges that accept an answer, its mean, lowest tenth and median over the rows found.",
+        "`valid_after`: the share of judges that accept an answer, its mean, lowest tenth and median over the rows found. "
+        "Methods whose figures are the same share a line.",
         "",
         *_table("method | found | L1 | LD² | valid after | lowest tenth | median | after a shift", lines),
     ]
@@ -408,13 +506,23 @@ def coverage(cell: Cell, share: float) -> tuple[float, int]:
 
 def _robust(every: list[Cell]) -> list[str]:
     lines = []
-    for one, share, part in found_parts(every, "robust", SHARES):
-        s, fragile = summary(part), np.mean(np.array(part["status"]) == "fragile")
-        covered, count = coverage(one, share)
+    for cells, share in itertools.product(together(every), SHARES):
+        parts = _parts(cells, f"robust:{share}")
+        if not parts:
+            continue
+        all_of = [summary(part) for _, part in parts]
+        fragile = [float(np.mean(np.array(part["status"]) == "fragile")) for _, part in parts]
+        covered = [each for each in (coverage(one, share) for one, _ in parts) if each[1]]
+        rows = sum(count for _, count in covered)
+        got = sum(round(each * count) for each, count in covered)
+
+        def column(name: str, digits: int, all_of: list[dict[str, float]] = all_of) -> str:
+            return seeds([s[name] for s in all_of], digits)
+
         lines.append(
-            f"{_named(one)} | {share} | {s['found']:.2f} | {fragile:.2f} | {f'{covered:.2f} of {count}' if count else '–'} | "
-            f"{s['after']:.3f} | {keeps(part, share):.2f} | {s['shifted']:.2f} | {s['l1']:.2f} | {s['ld_sq']:.3f} | "
-            f"{s['l0']:.1f}"
+            f"{_named(cells)} | {share} | {column('found', 2)} | {seeds(fragile)} | {f'{got} of {rows}' if rows else '–'} | "
+            f"{column('after', 3)} | {seeds([keeps(part, share) for _, part in parts])} | {column('shifted', 2)} | "
+            f"{column('l1', 2)} | {column('ld_sq', 3)} | {column('l0', 1)}"
         )
     return [
         "## Asked to last",
@@ -428,29 +536,50 @@ def _robust(every: list[Cell]) -> list[str]:
 
 def _cure(every: list[Cell]) -> list[str]:
     lines = []
-    for one, share, part in found_parts(every, "robust", SHARES):
-        name, mean = same_share(one, share), at_same_mean(one, share)
-        left = "none does | – | – | – | – | –"
-        if name is not None:
-            rows = found(part) & found(one["parts"][name])
-            a, b = summary(part, rows), summary(one["parts"][name], rows)
-            left = f"{name.split(':')[1]} | {rows.sum()} | {a['l1']:.2f} | {b['l1']:.2f} | {a['ld_sq']:.3f} | {b['ld_sq']:.3f}"
-        right = "– | – | – | –" if mean is None else f"{mean[2]:.2f} | {mean[0]:.2f} | {mean[3]:.3f} | {mean[1]:.3f}"
-        lines.append(f"{_named(one)} | {share} | {left} | {right}")
-    columns = "L1, robust | L1, confidence | LD², robust | LD², confidence"
+    for cells, share in itertools.product(together(every), SHARES):
+        parts = _parts(cells, f"robust:{share}")
+        if not parts:
+            continue
+        pairs, names, common = [], [], []
+        for one, part in parts:
+            name = same_share(one, share)
+            rows = found(part) & found(one["parts"][name]) if name is not None else np.zeros(0, bool)
+            if name is not None and rows.any():
+                a, b = summary(part, rows), summary(one["parts"][name], rows)
+                pairs.append((a["l1"], b["l1"], a["ld_sq"], b["ld_sq"]))
+                names.append(float(name.split(":")[1]))
+                common.append(int(rows.sum()))
+        means = [(m[2], m[0], m[3], m[1]) for m in (at_same_mean(one, share) for one, _ in parts) if m is not None]
+        which = span(names) if len(names) == len(parts) else f"{span(names)} ({len(names)} of {len(parts)})"
+        left = f"{which} | {', '.join(map(str, common))} | {_costs(pairs)}" if pairs else "none does" + " | –" * 4
+        lines.append(f"{_named(cells)} | {share} | {left} | {_costs(means) if means else _NOTHING}")
+    columns = "L1 | of its L1 | LD²"
     return [
         "## Against a higher confidence",
         "",
-        "Left: the lowest confidence of the grid that achieves at least as much, in the mean and in `kept`, on common rows. "
-        "Right: both at the same mean achieved share, the costs of two neighbouring confidences interpolated.",
+        "Left: the lowest confidence of the grid that achieves at least as much, in the mean and in `kept`, on common rows; "
+        "in brackets for how many of the seeds there is one. Right: both at the same mean achieved share, the costs of two "
+        "neighbouring confidences interpolated. Of L1 and LD² that of robust answers stands first and then that of the "
+        "confidence, in the mean of the seeds; `of its L1` is the first over the second.",
         "",
         *_table(f"asked | that confidence | common rows | {columns} | same mean: {columns}", lines),
         "",
         "![The share of retrained models that accept, against L1: robust answers, higher confidences, plain answers]"
         "(achieved.png)",
         "",
-        "The figure is over the rows that are found at 0.8 and 0.9 both: L1 of plain answers is lower there than over all.",
+        "A line of the figure is one seed, over the rows that are found at 0.8 and 0.9 both: L1 of plain answers is lower "
+        "there than over all. A point for which fewer than 0.8 of these rows are found is left out.",
     ]
+
+
+_NOTHING = "– | – | –"
+
+
+def _costs(pairs: Sequence[tuple[float, float, float, float]]) -> str:
+    """L1 of both, their ratio, and LD² of both."""
+    l1, others, ld_sq, their_ld_sq = np.mean(pairs, axis=0)
+    ratio = seeds([pair[0] / pair[1] for pair in pairs])
+    return f"{l1:.2f}, {others:.2f} | {ratio} | {ld_sq:.3f}, {their_ld_sq:.3f}"
 
 
 def times(cell: Cell, part: dict[str, Any]) -> float:
@@ -460,34 +589,39 @@ def times(cell: Cell, part: dict[str, Any]) -> float:
 
 def _cost(every: list[Cell]) -> list[str]:
     lines = []
-    for one in every:
-        asked = [share for share in SHARES if f"robust:{share}" in one["parts"]]
-        robust = [one["parts"][f"robust:{share}"] for share in asked]
-        names = [same_share(one, share) if found(one["parts"][f"robust:{share}"]).any() else None for share in asked]
-        same = ["–" if name is None else f"{times(one, one['parts'][name]):.1f}" for name in names]
-        lines.append(
-            f"{_named(one)} | {one['fit']:.0f} | {one['family_seconds']:.0f} | "
-            f"{1 + one['family_seconds'] / one['fit']:.1f} | {one['parts']['plain:geodesic']['seconds'] / one['rows']:.3f} | "
-            f"{', '.join(f'{times(one, part):.1f}' for part in robust)} | {', '.join(same)}"
-        )
+    for cells in together(every):
+        columns = [
+            seeds([one["fit"] for one in cells], 0),
+            seeds([one["family_seconds"] for one in cells], 0),
+            seeds([1 + one["family_seconds"] / one["fit"] for one in cells], 1),
+            seeds([one["parts"]["plain:geodesic"]["seconds"] / one["rows"] for one in cells], 3),
+        ]
+        for share in SHARES:
+            name = f"robust:{share}"
+            columns.append(seeds([times(one, one["parts"][name]) for one in cells if name in one["parts"]], 1))
+        for share in SHARES:
+            names = [(one, same_share(one, share)) for one, _ in _parts(cells, f"robust:{share}")]
+            columns.append(seeds([times(one, one["parts"][name]) for one, name in names if name is not None], 1))
+        lines.append(f"{_named(cells)} | {' | '.join(columns)}")
+    robust, same = (" | ".join(f"{word} {share}" for share in SHARES) for word in ("robust", "as"))
     return [
         "## Time",
         "",
         "CPU seconds of one core: of `fit`, of the family, and a row of the plain search; how many times as long `fit` takes "
-        "with the family, and the search with `robust` 0.8, 0.9 and 0.95; and, beside it, with the confidence that achieves "
-        "as much.",
+        "with the family, and the search with `robust`; and, beside it, with the confidence that achieves as much as that "
+        "share (`as`).",
         "",
-        *_table("fit | family | fit with it, times | plain, a row | robust, times | such a confidence, times", lines),
+        *_table(f"fit | family | fit with it, × | plain, a row | {robust} | {same}", lines),
     ]
 
 
 def _published(every: list[Cell]) -> list[str]:
     ours = [one for one in every if (one["data"], one["model"]) == ("german", "own")]
     lines = []
-    for prefix, values in (("plain", METHODS[:1]), ("robust", SHARES)):
-        for one, value, part in found_parts(ours, prefix, values):
-            s, label = summary(part), value if prefix == "plain" else f"robust={value}"
-            lines.append(f"| `{label}`, seed {one['seed']} | {s['after']:.2f} | {s['shifted']:.2f} | {s['l1']:.2f} |")
+    for name, label in (("plain:geodesic", "`geodesic`"), *((f"robust:{s}", f"`robust={s}`") for s in SHARES)):
+        all_of = [summary(part) for _, part in _parts(ours, name)]
+        figures = " | ".join(seeds([s[each] for s in all_of]) for each in ("after", "shifted", "l1"))
+        lines.append(f"| {label} | {figures} |")
     return [
         "## Beside published figures, German",
         "",
@@ -506,96 +640,81 @@ def _published(every: list[Cell]) -> list[str]:
 
 def _said(every: list[Cell]) -> list[str]:
     """What to take from it, with the figures of the tables."""
-    plain = [summary(part)["after"] for _, _, part in found_parts(every, "plain", METHODS[:1])]
     robust = list(found_parts(every, "robust", SHARES))
-    kept = [keeps(part, share) for _, share, part in robust]
-    covered = [each for each, count in (coverage(one, share) for one, share, _ in robust) if count]
-    took = [
-        times(one, one["parts"][f"robust:{share}"])
-        for one in every
-        for share in SHARES
-        if f"robust:{share}" in one["parts"]
-    ]
     sizes, there = [one["rows"] for one in every], [coverage(one, share)[1] for one, share, _ in robust] or [0]
-    fits = [1 + one["family_seconds"] / one["fit"] for one in every]
-    means = [mean for mean in (at_same_mean(one, share) for one, share, _ in robust) if mean is not None]
-    pairs = [(one, part, same_share(one, share)) for one, share, part in robust]
-    promises = []
-    for one, part, name in pairs:
-        if name is not None:
-            rows = found(part) & found(one["parts"][name])
-            promises.append(summary(part, rows)["l1"] / summary(one["parts"][name], rows)["l1"])
-
-    def span(values: list[float], digits: int = 2) -> str:
-        return f"{min(values):.{digits}f} to {max(values):.{digits}f}" if values else "–"
-
+    names = [(one, same_share(one, share)) for one, share, _ in robust]
+    same = [times(one, one["parts"][name]) for one, name in names if name is not None]
     return [
         "## What this says, and what it does not",
         "",
-        f"- Plain answers of `geodesic` are fragile: of models drawn as the family is, {span(plain)} accept them, in the mean "
-        "of a cell.",
-        f"- The asked share is kept for {span(kept)} of the rows found; for at least 0.95 of them in "
-        f"{sum(each >= 0.95 for each in kept)} of {len(kept)} lines (aimed at: all).",
-        f"- Coverage, where any training row is that robust: {span(covered)}; at least 0.9 in "
-        f"{sum(each >= 0.9 for each in covered)} of {len(covered)} lines that have such rows.",
-        f"- Against a higher confidence with the same promise, as high a mean and as often as much as was asked: L1 is "
-        f"{span(promises)} of what that costs, where any confidence of the grid keeps it ({len(promises)} of {len(robust)} "
-        f"lines). At the same mean alone it is {span([mean[2] / mean[0] for mean in means])} of it, and lower in "
-        f"{sum(mean[2] < mean[0] for mean in means)} of {len(means)} lines: the mean is no promise to anybody, and a confidence "
-        "that is the same for all gives some more than was asked for and others less. Whoever wants a longer life on "
-        "average may raise the confidence; `explainer.lasting_confidence(0.9)` says to how much.",
-        f"- Time: {span(took, 1)} times the plain search (aimed at: 4; {sum(each <= 4 for each in took)} of {len(took)} lines), "
-        f"and `fit` with a family takes {span(fits, 1)} times as long (aimed at: 2). A confidence that achieves as much takes "
-        "longer than the plain search, too: what lasts is farther away, and looked for in more sources.",
-        "- A user's model has a family of 128 models unless another size is asked for, because each is fitted by itself. For 0.95 "
-        f"that is enough where few features change (`models_needed(0.95, changes=3)` is {models_needed(0.95, 3)}), and "
-        "`fit_family(size=256)` is the way to ask for more.",
-        f"- A cell has {min(sizes)} to {max(sizes)} rows (aimed at: 500). A share of 0.95 measured on 25 rows has a standard "
-        "error of 0.04, on 100 rows of 0.02, on 500 of 0.01.",
-        f"- `coverage` is over the rows for which some training row within what they may change is as robust: {min(there)} to "
-        f"{max(there)} a line; where these are few, it says little.",
+        "- A confidence is the same for all: it gives some a longer life than was asked for and others a shorter one, and a "
+        "mean share is no promise to anybody. Whoever wants a longer life on average may raise the confidence; "
+        "`explainer.lasting_confidence(0.9)` says to how much.",
+        f"- A confidence that keeps as much takes {span(same, 1)} times the plain search: what is asked for is farther away, "
+        "and may be looked for in more sources.",
+        "- A user's model has a family of 128 models unless another size is asked for, because each is fitted by itself. For "
+        f"0.95 it takes {models_needed(0.95)} models for answers that change one feature, {models_needed(0.95, 2)} for two and "
+        f"{models_needed(0.95, 3)} for three (`models_needed`); `fit_family(size=256)` is the way to ask for more.",
+        f"- A cell has {min(sizes)} to {max(sizes)} rows. A share of 0.95 measured on 25 rows has a standard error of 0.04, on "
+        "100 rows of 0.02, on 500 of 0.01.",
+        f"- `coverage` is over {min(there)} to {max(there)} rows a line and seed; where these are few, it says little.",
     ]
 
 
 def _figure(every: list[Cell], folder: Path) -> None:
-    """Achieved share against L1, for plain answers, robust ones and higher confidences."""
+    """Achieved share against L1, for plain answers, robust ones and higher confidences: a panel a data set and model."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    shown = [one for one in every if "robust:0.9" in one["parts"]]
-    wide = max(1, min(3, len(shown)))
+    shown = together([one for one in every if "robust:0.9" in one["parts"]])
+    wide = max(1, min(4, len(shown)))
     high = max(1, math.ceil(len(shown) / wide))
-    figure, axes = plt.subplots(high, wide, figsize=(3.4 * wide, 3.2 * high), squeeze=False)
+    figure, axes = plt.subplots(high, wide, figsize=(3 * wide, 2.9 * high + 0.4), squeeze=False, sharey=True)
     for axis in axes.flat[len(shown) :]:
         axis.set_visible(False)
-    for axis, one in zip(axes.flat, shown, strict=False):
-        every_row = np.all([found(one["parts"][f"robust:{s}"]) for s in SHARES[:2]], axis=0)
-        for prefix, values, label in (
-            ("robust", SHARES, "robust="),
-            ("confidence", CONFIDENCES, "confidence="),
-        ):
-            line = []
-            for value in values:
-                part = one["parts"].get(f"{prefix}:{value}")
-                if part is None:
-                    continue
-                rows = found(part) & every_row
-                if rows.sum() >= 0.8 * max(1, every_row.sum()):
-                    s = summary(part, rows)
-                    line.append((s["l1"], s["after"]))
-            if line:
-                axis.plot(*zip(*line, strict=True), marker="o", markersize=3, label=label)
-        s = summary(one["parts"]["plain:geodesic"], found(one["parts"]["plain:geodesic"]) & every_row)
-        axis.plot([s["l1"]], [s["after"]], "k*", label="plain")
-        axis.set_title(_named(one), fontsize=9)
+    kinds = (("confidence", CONFIDENCES, "a higher confidence", "C1"), ("robust", SHARES, "robust", "C0"))
+    for axis, cells in zip(axes.flat, shown, strict=False):
+        for one in cells:
+            common = np.all([found(one["parts"][f"robust:{s}"]) for s in SHARES[:2]], axis=0)
+            for prefix, values, label, color in kinds:
+                line = _line(one, common, prefix, values)
+                if line:
+                    axis.plot(*zip(*line, strict=True), "o-", color=color, ms=3, lw=1.2, alpha=0.8, label=label)
+            rows = found(one["parts"]["plain:geodesic"]) & common
+            if rows.any():
+                s = summary(one["parts"]["plain:geodesic"], rows)
+                axis.plot([s["l1"]], [s["after"]], "k*", label="plain")
+        count = f"{len(cells)} seeds" if len(cells) > 1 else f"seed {cells[0]['seed']}"
+        axis.set_title(f"{_named(cells)}, {count}", fontsize=10)
         axis.set_xlabel("L1")
-        axis.set_ylim(0, 1.02)
-    axes[0][0].set_ylabel("share of retrained models that accept")
-    axes[0][0].legend(fontsize=7)
-    figure.tight_layout()
+        axis.set_ylim(0, 1.03)
+        axis.grid(alpha=0.3)
+    for row in axes:
+        row[0].set_ylabel("share of retrained\nmodels that accept")
+    labels = {
+        name: handle for axis in axes.flat for handle, name in zip(*axis.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(labels.values(), labels.keys(), loc="upper center", ncols=max(1, len(labels)), frameon=False)
+    figure.tight_layout(rect=(0, 0, 1, 1 - 0.35 / figure.get_figheight()))
     figure.savefig(folder / "achieved.png", dpi=110)
+    plt.close(figure)
+
+
+def _line(one: Cell, common: np.ndarray[Any, Any], prefix: str, values: Sequence[float]) -> list[tuple[float, float]]:
+    """L1 and the achieved share of parts, over common rows of which nearly all are found."""
+    line = []
+    for value in values:
+        part = one["parts"].get(f"{prefix}:{value}")
+        rows = found(part) & common if part is not None else common[:0]
+        if rows.any() and rows.sum() >= _NEARLY_ALL * common.sum():
+            s = summary(part, rows)
+            line.append((s["l1"], s["after"]))
+    return line
+
+
+_NEARLY_ALL = 0.8  # of the rows of a panel: with fewer found a point is over other people
 
 
 def main() -> None:

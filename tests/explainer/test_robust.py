@@ -15,6 +15,7 @@ from counterpath import Explanation, StatusCode
 from counterpath.cli import main
 from counterpath.models.family import models_needed
 from counterpath.search.methods import METHODS
+from counterpath.search.stability import Stability
 from counterpath.utils.errors import InputError, NotFittedError
 
 from .asking import fit
@@ -257,3 +258,34 @@ def test_recheck_from_the_command_line(
     assert main(["recheck", str(model_folder), str(tmp_path / "out")]) == 0
     assert "answers still hold" in capsys.readouterr().out
     assert main(["recheck", str(model_folder), str(tmp_path / "rows.csv")]) == 2
+
+
+def test_a_family_for_single_changes_alone_is_asked_about_nothing_else(
+    fitted: cp.Explainer, rejected: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = copy.copy(fitted).fit_family(size=40, held_out=5)
+    assert models_needed(0.9) <= 40 < models_needed(0.9, changes=2)
+    limits: list[int | None] = []
+    problem = type(small.models_).problem
+
+    def noted(*arguments: Any) -> Any:
+        limits.append(arguments[5] if len(arguments) > 5 else None)
+        return problem(*arguments)
+
+    monkeypatch.setattr(type(small.models_), "problem", noted)
+    result = small.explain(rejected, **ASKED, robust=0.9)
+    found = result.status["status"].isin(["found", "implausible", "crosses_gap"]).to_numpy()
+    weak = (result.status["status"] == StatusCode.FRAGILE).to_numpy()
+    assert limits[0] == 1
+    assert found.any()
+    assert (found | weak).all()
+    assert (result.measures()["l0"][found] == 1).all()
+    assert (_share(small, result)[found] == 1).all()
+    assert np.allclose(result.status["share"][weak], _share(small, result)[weak])
+    monkeypatch.setattr(Stability, "one_change", False)  # what is searched for otherwise, and takes longer
+    wide = small.explain(rejected, **ASKED, robust=0.9)
+    theirs = wide.status["status"].isin(["found", "implausible", "crosses_gap"]).to_numpy()
+    assert not (theirs & ~found).any()  # nothing is missed, and some are found that are missed there
+    both = theirs & found
+    costs, others = (each.measures()["l1"].to_numpy()[both] for each in (result, wide))
+    assert np.allclose(costs, others, rtol=0.02)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from counterpath.data import Encoder, Schema
 from counterpath.models.classifier import Classifier
-from counterpath.models.ensemble import Ensemble, fit_ensemble
+from counterpath.models.ensemble import Ensemble, _left_out, _tanh, fit_ensemble
 from counterpath.models.explained import ExplainedModel, black_box_proba
 from counterpath.models.family import (
     CERTAINTY,
@@ -82,6 +82,31 @@ def test_members_are_the_same_from_the_same_seed_and_in_any_part(ensemble: Ensem
     assert torch.allclose(one, ensemble.predict_proba(X)[5], atol=1e-6)
 
 
+def test_tanh_by_sigmoid_differs_by_rounding_alone(ensemble: Ensemble) -> None:
+    x = torch.cat([torch.linspace(-30, 30, 2001), torch.tensor([0.0, 1e-4, -1e-4, 88.0, -88.0])])
+    assert torch.allclose(_tanh(x), x.tanh(), atol=3e-7, rtol=0)
+    h = X.expand(len(ensemble), *X.shape)
+    for weight, bias in zip(ensemble.weights, ensemble.biases, strict=True):
+        h = (h @ weight + bias).tanh()
+    assert torch.allclose(ensemble.logits(X), h @ ensemble.head + X @ ensemble.linear + ensemble.bias, atol=1e-4)
+
+
+@pytest.mark.parametrize("rows", [300, 5000])
+def test_each_member_is_stopped_by_rows_of_its_own_that_its_bootstrap_left_out(rows: int) -> None:
+    drawn = torch.randint(rows, (6, rows), generator=torch.Generator().manual_seed(1))
+    judged, out = _left_out(drawn, rows, torch.Generator().manual_seed(2))
+    again = _left_out(drawn, rows, torch.Generator().manual_seed(2))
+    other, _ = _left_out(drawn, rows, torch.Generator().manual_seed(3))
+    assert torch.equal(judged, again[0])
+    assert torch.equal(out, again[1])
+    assert not torch.equal(judged, other)
+    for member in range(6):
+        mine = set(judged[member, out[member]].tolist())
+        assert not mine & set(drawn[member].tolist())
+        assert len(mine) > 90  # enough to be judged by
+    assert len({tuple(sorted(each.tolist())) for each in judged}) == 6
+
+
 def test_an_ensemble_comes_back_from_its_tensors(ensemble: Ensemble) -> None:
     back = Ensemble.from_tensors(ensemble.to_tensors(), numbers=False)
     assert torch.equal(back.predict_proba(X), ensemble.predict_proba(X))
@@ -140,6 +165,8 @@ def test_a_retraining_that_fails_or_returns_other_classes_is_named() -> None:
         _retrained(broken)
     with pytest.raises(InputError, match="has the classes 'no', 'perhaps', and it has 'no', 'yes'"):
         _retrained(lambda table, labels: LogisticRegression().fit(table, labels.replace("yes", "perhaps")))
+    with pytest.raises(InputError, match="retraining 1 of 5 cannot be asked: None cannot be asked for probabilities"):
+        _retrained(lambda table, labels: None)
     with pytest.raises(InputError, match="expected a function from a table and its labels"):
         _retrained("monthly")
 
@@ -151,6 +178,8 @@ def test_of_alternatives_every_fourth_is_held_out_and_classes_keep_their_order()
     assert (len(family.members), len(family.held_out)) == (4, 1)
     said = family.members.predict_proba(encoder.encode(TABLE))
     assert np.allclose(said[1].numpy(), models[1].predict_proba(TABLE)[:, ::-1], atol=1e-5)
+    with pytest.raises(InputError, match="alternative 2 of 2 cannot be asked: NotFittedError"):
+        Family.of_models([models[0], LogisticRegression()], explained, encoder, encoder.encode(TABLE))
     with pytest.raises(InputError, match="expected a list of fitted models"):
         Family.of_models([], explained, encoder, encoder.encode(TABLE))
 

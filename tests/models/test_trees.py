@@ -15,7 +15,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from counterpath.data import Encoder, Schema
 from counterpath.models.explained import black_box_proba
 from counterpath.models.family import GivenMembers, TreeMembers, given_members
-from counterpath.models.trees import forest_of
+from counterpath.models.trees import CHECKED_ROWS, forest_of
 
 RANDOM = np.random.default_rng(0)
 TABLE = pd.DataFrame(
@@ -86,3 +86,35 @@ def test_what_cannot_be_read_is_asked_as_it_is() -> None:
     models = _pipelines("forest")
     wrong = [lambda x: torch.full((len(x), 2), 0.5)] * 3  # a model that does something after its trees
     assert forest_of(models, wrong, ENCODER, ROWS) is None
+
+
+@pytest.mark.parametrize("name", ["rate", "job"])
+@pytest.mark.parametrize("kind", ["forest", "xgboost"])
+def test_gaps_are_asked_about_as_the_models_do_also_where_the_first_rows_have_none(kind: str, name: str) -> None:
+    table = TABLE.copy()
+    table.loc[CHECKED_ROWS + 5 :: 3, name] = None if name == "job" else np.nan
+    encoder = Encoder.fit(table, Schema.infer(table).replace(name, missing=True))
+    rows = encoder.encode(table)
+    models = _pipelines(kind)
+    asked = [black_box_proba(model, encoder) for model in models]
+    members = given_members(models, asked, encoder, rows)
+    wanted = np.stack([model.predict_proba(table) for model in models])
+    assert np.allclose(members.predict_proba(rows).numpy(), wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["forest", "xgboost"])
+def test_trees_are_asked_about_categories_and_numbers_without_a_table(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = _pipelines(kind)
+    members = given_members(models, [black_box_proba(model, ENCODER) for model in models], ENCODER, ROWS)
+    assert isinstance(members, TreeMembers)
+    jobs = pd.concat([TABLE.head(30).assign(job=job, age=age) for job in "abcdefgh" for age in (18, 44, 69)])
+    wanted = np.stack([model.predict_proba(jobs) for model in models])
+    x = ENCODER.encode(jobs.reset_index(drop=True))
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("a table was made")
+
+    monkeypatch.setattr(Encoder, "decode", refuse)
+    assert np.allclose(members.predict_proba(x).numpy(), wanted, atol=1e-5)

@@ -142,3 +142,79 @@ def test_the_level_from_which_rows_mostly_last() -> None:
     lasts = torch.tensor([False, True, False, False, True])  # from 0.2 on two are wrong, from 0.5 on one
     assert typical_level(advantage, lasts, torch.tensor(0.0)).item() == pytest.approx(0.5)
     assert typical_level(advantage, torch.zeros(5, dtype=torch.bool), torch.tensor(0.05)).item() == pytest.approx(0.05)
+
+
+def _slopes(asked: dict[int, int]) -> GivenMembers:
+    """A hundred models in no order, each with a level of its own; it is counted how many rows each is asked about."""
+    normal = torch.special.ndtri((torch.arange(100) + 0.5) / 100)
+    levels = (0.5 + 0.08 * normal)[torch.randperm(100, generator=torch.Generator().manual_seed(0))].tolist()
+
+    def model(number: int, level: float):
+        def said(x: Tensor) -> Tensor:
+            asked[number] = asked.get(number, 0) + len(x)
+            accepted = (20 * (x[:, 0] - level)).sigmoid()
+            return torch.stack([1 - accepted, accepted], 1)
+
+        return said
+
+    return GivenMembers(tuple(model(number, level) for number, level in enumerate(levels)))
+
+
+GRID = _row(0).repeat(101, 1)
+GRID[:, 0] = torch.linspace(0, 1, 101)
+
+
+@pytest.mark.parametrize("allowed", [0, 3, 20])
+def test_strictest_first_gives_the_verdicts_of_all_in_any_order_and_asks_less(allowed: int) -> None:
+    unordered: dict[int, int] = {}
+    ordered: dict[int, int] = {}
+    as_given = Stability(ENCODER, _slopes(unordered), (allowed,) * 4)
+    strictest = Stability(ENCODER, _slopes(ordered), (allowed,) * 4)
+    assert strictest.among(GRID, GRID[:, 0] >= 0.5, TARGET).any()
+    ordered.clear()
+    turned = Stability(ENCODER, _slopes({}).take(torch.arange(99, -1, -1)), (allowed,) * 4)
+    wanted = share_of(_slopes({}), GRID, TARGET) >= 1 - allowed / 100 - 1e-6
+    assert wanted.any()
+    assert not wanted.all()
+    for each in (strictest, as_given, turned):
+        assert each.accepted(GRID, TARGET).tolist() == wanted.tolist()
+    if allowed < 20:  # beyond that the panel has refused all whom the others would
+        assert sum(ordered.values()) < sum(unordered.values())
+
+
+def test_nothing_is_asked_twice_within_a_search_and_a_new_search_asks_anew() -> None:
+    asked: dict[int, int] = {}
+    once: dict[int, int] = {}
+    stability = Stability(ENCODER, _slopes(asked), (3, 3, 2, 1)).for_a_search()
+    twice = torch.cat([GRID, GRID])
+    wanted = (share_of(_slopes({}), twice, TARGET) >= 0.97 - 1e-6).tolist()
+    assert stability.accepted(twice, TARGET).tolist() == wanted
+    Stability(ENCODER, _slopes(once), (3, 3, 2, 1)).accepted(GRID, TARGET)
+    assert asked == once
+    before = dict(asked)
+    assert stability.accepted(GRID.flip(0), TARGET).tolist() == wanted[: len(GRID)][::-1]
+    assert asked == before
+    stability.for_a_search().accepted(GRID, TARGET)
+    assert asked == {number: 2 * count for number, count in before.items()}
+
+
+def test_what_is_remembered_of_a_row_is_for_its_changes_and_its_target_alone() -> None:
+    stability = Stability(ENCODER, _slopes({}), (20, 20, 3, 0)).for_a_search()
+    for changes in (1, 2, 3, 2, 1):
+        allowed = (20, 20, 3, 0)[changes]
+        wanted = share_of(_slopes({}), GRID, TARGET) >= 1 - allowed / 100 - 1e-6
+        found = stability.accepted(GRID, TARGET, torch.full((len(GRID),), changes))
+        assert found.tolist() == wanted.tolist()
+    other = stability.accepted(GRID, Target(0))
+    assert other.tolist() == (share_of(_slopes({}), GRID, Target(0)) >= 0.8 - 1e-6).tolist()
+    relaxed = stability.relaxed(50)
+    assert relaxed.accepted(GRID, TARGET).sum() > stability.accepted(GRID, TARGET).sum()
+
+
+def test_a_family_for_single_changes_alone_is_told() -> None:
+    small = Stability(ENCODER, MEMBERS, (1, 1, -1, -1))
+    assert small.one_change
+    assert not small.relaxed(2).one_change  # what is fragile may change as much as it takes
+    assert not Stability(ENCODER, MEMBERS, (1, 1, 0, -1)).one_change
+    assert not Stability(ENCODER, MEMBERS, (1, 1, -1, -1), chosen=False).one_change
+    assert not Stability(ENCODER, noise=0.9).one_change

@@ -361,20 +361,13 @@ def predictor(model: Any, explained: ExplainedModel, encoder: Encoder, which: st
     """A model as it is asked about encoded rows, in the order of the explained model's classes.
 
     Raises:
-        InputError: It cannot be asked, or has other classes.
+        InputError: It cannot be asked, or has other classes; the message says which model that is.
     """
-    probe = encoder.round(torch.zeros(2, encoder.width))
-    if is_torch(model):
-        classifier = TorchClassifier(model, probe, numbers=explained.numbers)
-        said: PredictProba = blockwise_proba(classifier, numbers=explained.numbers)
-        found = explained.classes if classifier.classes == len(explained.classes) else tuple(range(classifier.classes))
-    else:
-        said = black_box_proba(model, encoder, numbers=explained.numbers)
-        if explained.numbers:
-            ask_table(model, encoder.decode(probe), numbers=True)
-            return said
-        outputs, known = said(probe).shape[-1], explained.classes
-        found = class_labels(model, outputs, known if outputs == len(known) else None)
+    try:
+        said, found = _asked(model, explained, encoder)
+    except Exception as error:
+        reason = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
+        raise InputError(f"{which} cannot be asked: {reason}") from error
     if explained.numbers:
         return said
     if set(found) != set(explained.classes):
@@ -387,6 +380,21 @@ def predictor(model: Any, explained: ExplainedModel, encoder: Encoder, which: st
         return said
     order = [found.index(label) for label in explained.classes]
     return lambda x: said(x)[:, order]
+
+
+def _asked(model: Any, explained: ExplainedModel, encoder: Encoder) -> tuple[PredictProba, tuple[Any, ...]]:
+    """A model as it is asked about encoded rows, and its classes in its own order."""
+    probe, known = encoder.round(torch.zeros(2, encoder.width)), explained.classes
+    if is_torch(model):
+        classifier = TorchClassifier(model, probe, numbers=explained.numbers)
+        found = known if classifier.classes == len(known) else tuple(range(classifier.classes))
+        return blockwise_proba(classifier, numbers=explained.numbers), found
+    said = black_box_proba(model, encoder, numbers=explained.numbers)
+    if explained.numbers:
+        ask_table(model, encoder.decode(probe), numbers=True)
+        return said, known
+    outputs = said(probe).shape[-1]
+    return said, class_labels(model, outputs, known if outputs == len(known) else None)
 
 
 def _trainer(retrain: Any) -> Callable[[pd.DataFrame, pd.Series, int], Any]:

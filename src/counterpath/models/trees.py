@@ -147,9 +147,9 @@ def forest_of(
         rows: Training rows, to compare what both say.
     """
     rows = rows[:CHECKED_ROWS].cpu()
+    if len(rows) == 0 or encoder.gaps or any(_read_kind(model) is None for model in models):
+        return None  # where a gap leads differs from model to model, and the rows that are compared may have none
     frame = encoder.decode(rows)
-    if len(frame) == 0 or frame.isna().to_numpy().any() or any(_read_kind(model) is None for model in models):
-        return None
     probe = _Probe.of(encoder, frame)
     known: dict[Columns, int] = {}
     tables: list[tuple[str, NDArray[np.float32] | None]] = []
