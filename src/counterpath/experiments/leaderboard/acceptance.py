@@ -92,6 +92,14 @@ def mean_and_spread(values: Sequence[float]) -> tuple[float, float]:
     return mean, math.sqrt(sum((value - mean) ** 2 for value in values) / max(1, len(values) - 1))
 
 
+def spread_text(mean: float, off: float) -> str:
+    """A standard deviation behind its mean; nothing where the mean, as it is written, would not show it."""
+    if not mean or not off:
+        return ""
+    seen = 10.0 ** (math.floor(math.log10(abs(mean))) - 2)  # the third digit
+    return f" ± {off:.1g}" if off >= seen / 2 else ""
+
+
 COLUMNS = (
     "cell", "kept", "seeds", "people", "others", "violations", "valid", "L1", "LD²", "LOF", "better in all three",
     "better in two",
@@ -110,15 +118,21 @@ def row(title: str, verdicts: Sequence[Verdict]) -> list[str]:
         _range([each.methods for each in verdicts]),
         f"{max(each.violations for each in verdicts):.3g}",
         f"{min(each.valid for each in verdicts):.3f}",
-        *(f"{mean:.3g} ± {off:.1g}" if len(verdicts) > 1 else f"{mean:.3g}" for mean, off in spread),
+        *(f"{mean:.3g}{spread_text(mean, off)}" for mean, off in spread),
         _who(verdicts, len(RIVALS)) or "none",
         _who(verdicts, 2) or "none",
     ]
 
 
+def beaten(verdicts: Sequence[Verdict]) -> str:
+    """A sentence's end on who is better in all three, and who in two."""
+    three, two = _who(verdicts, len(RIVALS)) or "none", _who(verdicts, 2) or "none"
+    return f"in L1, LD² and LOF {three}; in two of them {two}"
+
+
 def _range(values: Sequence[int]) -> str:
     low, high = min(values), max(values)
-    return str(low) if low == high else f"{low} to {high}"
+    return str(low) if low == high else f"{low}–{high}"
 
 
 def _who(verdicts: Sequence[Verdict], count: int) -> str:
