@@ -2,8 +2,8 @@
 
     python benchmarks/growing_spheres.py --out docs/results/leaderboard/growing-spheres.json
 
-Theirs is one network and 50 of the people whom it rejects. Ours has their shape, rows and settings, but other weights, and
-rejects other people. How far the row moves by that alone is told by other seeds.
+Theirs is one network and 50 of the people whom it rejects. Ours has their shape, rows and settings, but other weights,
+and rejects other people. How far the row moves by that alone is told by other seeds.
 """
 
 import argparse

@@ -132,7 +132,7 @@ def test_what_is_better_in_two_is_marked() -> None:
     text, ((title, *row),) = acceptance([block])
     assert text.startswith("In 1 of 1 cells")
     assert title == "german · mlp (quick)"
-    assert (row[0], row[-2:]) == ("1 of 1", ["none", "L1 and LD²: nice"])
+    assert (row[0], row[-2:]) == ("1 of 1", ["none", "L1 and LD², at 0.9 × its L1: nice"])
 
 
 def test_what_is_not_kept_is_said() -> None:
