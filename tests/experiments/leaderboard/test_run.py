@@ -10,6 +10,7 @@ import counterpath as cp
 from counterpath.cli import main
 from counterpath.experiments.leaderboard import run as running
 from counterpath.experiments.leaderboard import suites
+from counterpath.experiments.leaderboard.acceptance import spread_text
 from counterpath.experiments.leaderboard.arena import Arena, Published, Reproduction
 from counterpath.experiments.leaderboard.page import acceptance, blocks_of, write_page
 from counterpath.experiments.leaderboard.run import REPRODUCED, plan, read_cells, run
@@ -131,7 +132,7 @@ def test_what_is_better_in_two_is_marked() -> None:
     text, ((title, *row),) = acceptance([block])
     assert text.startswith("In 1 of 1 cells")
     assert title == "german · mlp (quick)"
-    assert (row[0], row[-2:]) == ("1 of 1", ["none", "L1 and LD²: nice"])
+    assert (row[0], row[-2:]) == ("1 of 1", ["none", "L1 and LD², at 0.9 × its L1: nice"])
 
 
 def test_what_is_not_kept_is_said() -> None:
@@ -160,11 +161,23 @@ def test_presets_are_not_mixed() -> None:
     assert block.preset == "quick", "the default is not there yet"
 
 
+def test_models_are_in_the_order_of_the_preset() -> None:
+    cells = [{**CELLS[0], "model": model} for model in ("xgboost", "logistic", "mlp")]
+    assert [block.model for block in blocks_of(cells)] == ["mlp", "logistic", "xgboost"]
+
+
+def test_a_spread_is_shown_where_the_mean_would_show_it() -> None:
+    assert spread_text(1.06, 0.2) == " ± 0.2"
+    assert spread_text(0.0173, 9e-6) == ""
+    assert spread_text(0.0, 0.0) == ""
+
+
 def test_the_page_is_one_file(tmp_path: Path) -> None:
     page = write_page(CELLS, tmp_path)
     text = page.read_text(encoding="utf-8")
     assert "&lt;b&gt;odd&lt;/b&gt;" in text
-    assert text.count("<svg") == 1
+    assert text.count("<svg") == 3, "one a pair of measures"
+    assert ">not run: needs a flow<" in text
     assert "http-equiv" not in text
     assert "What is promised of the default" in text
     assert "| `geodesic` | 1 | 2 |" in (tmp_path / "summary.md").read_text(encoding="utf-8")
@@ -176,12 +189,12 @@ def test_the_page_sorts(tmp_path: Path) -> None:
         table = "document.querySelector('table:not(.promise)').tBodies[0]"
         first = f"{table}.rows[0].cells[0].textContent"
         assert shown.evaluate(first) == "geodesic"
-        shown.click("table:not(.promise) th button:text('lof')")
+        shown.click("table:not(.promise) th button:text('LOF')")
         assert shown.evaluate(first) == "mcce"
-        shown.click("table:not(.promise) th button:text('lof')")
+        shown.click("table:not(.promise) th button:text('LOF')")
         assert shown.evaluate(first) == "revise"
-        last = f"{table}.rows[4].cells[0].textContent"
-        assert shown.evaluate(last) == "dice", "what failed stays below"
+        last = f"[...{table}.rows].slice(4).every(row => row.cells[1].colSpan > 1)"
+        assert shown.evaluate(last), "what failed or was not run stays below"
 
 
 def test_the_command_runs_and_makes_the_page(

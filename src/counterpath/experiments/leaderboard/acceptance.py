@@ -33,6 +33,7 @@ class Verdict:
         means: Its L1, LD² and LOF.
         better: By method, of those that break nothing and are as often valid, in what it is better.
         methods: How many methods there are to compare with.
+        farther: By method of `better`, its L1 over that of the default.
     """
 
     seed: int
@@ -42,6 +43,7 @@ class Verdict:
     means: Mapping[str, float]
     better: Mapping[str, tuple[str, ...]]
     methods: int
+    farther: Mapping[str, float]
 
     @property
     def kept(self) -> bool:
@@ -73,13 +75,14 @@ def verdict(cells: Sequence[Cell]) -> Verdict | None:
         return sum(answered) / len(answered) if answered else 1.0
 
     means = {name: float(own["means"][name]) for name in RIVALS if own["means"].get(name) is not None}
-    better = {}
+    better, farther = {}, {}
     for cell in whole:
         said = cell["means"]
         names = tuple(name for name in means if said.get(name) is not None and said[name] < means[name])
         if cell is not own and len(names) > 1 and valid(cell) >= ENOUGH:
             better[str(cell["method"])] = names
-    return Verdict(own["seed"], own["n"], _violations(own), valid(own), means, better, len(done) - 1)
+            farther[str(cell["method"])] = float(said["l1"]) / means["l1"] if means.get("l1") else math.nan
+    return Verdict(own["seed"], own["n"], _violations(own), valid(own), means, better, len(done) - 1, farther)
 
 
 def _violations(cell: Cell) -> float:
@@ -90,6 +93,14 @@ def mean_and_spread(values: Sequence[float]) -> tuple[float, float]:
     """The mean, and the standard deviation over seeds; 0 for one."""
     mean = sum(values) / len(values)
     return mean, math.sqrt(sum((value - mean) ** 2 for value in values) / max(1, len(values) - 1))
+
+
+def spread_text(mean: float, off: float) -> str:
+    """A standard deviation behind its mean; nothing where the mean, as it is written, would not show it."""
+    if not mean or not off:
+        return ""
+    seen = 10.0 ** (math.floor(math.log10(abs(mean))) - 2)  # the third digit
+    return f" ± {off:.1g}" if off >= seen / 2 else ""
 
 
 COLUMNS = (
@@ -110,27 +121,37 @@ def row(title: str, verdicts: Sequence[Verdict]) -> list[str]:
         _range([each.methods for each in verdicts]),
         f"{max(each.violations for each in verdicts):.3g}",
         f"{min(each.valid for each in verdicts):.3f}",
-        *(f"{mean:.3g} ± {off:.1g}" if len(verdicts) > 1 else f"{mean:.3g}" for mean, off in spread),
+        *(f"{mean:.3g}{spread_text(mean, off)}" for mean, off in spread),
         _who(verdicts, len(RIVALS)) or "none",
         _who(verdicts, 2) or "none",
     ]
 
 
+def beaten(verdicts: Sequence[Verdict]) -> str:
+    """A sentence's end on who is better in all three, and who in two."""
+    three, two = _who(verdicts, len(RIVALS)) or "none", _who(verdicts, 2) or "none"
+    return f"in L1, LD² and LOF {three}; in two of them {two}"
+
+
 def _range(values: Sequence[int]) -> str:
     low, high = min(values), max(values)
-    return str(low) if low == high else f"{low} to {high}"
+    return str(low) if low == high else f"{low}–{high}"
 
 
 def _who(verdicts: Sequence[Verdict], count: int) -> str:
-    """Who is better in so many, by what, and in how many seeds if not in all."""
+    """Who is better in so many, by what, at how many times the default's L1, and in how many seeds if not in all."""
     found: dict[tuple[str, ...], dict[str, int]] = {}
+    farther: dict[tuple[str, ...], list[float]] = {}
     for each in verdicts:
         for method in each.beaten(count):
             some = found.setdefault(each.better[method], {})
             some[method] = some.get(method, 0) + 1
+            farther.setdefault(each.better[method], []).append(each.farther[method])
     label = dict(zip(RIVALS, ("L1", "LD²", "LOF"), strict=True))
     parts = []
     for names, methods in found.items():
         who = ", ".join(m if n == len(verdicts) else f"{m} ({n} of {len(verdicts)})" for m, n in methods.items())
-        parts.append(who if count == len(RIVALS) else f"{' and '.join(label[name] for name in names)}: {who}")
+        low, high = f"{min(farther[names]):.3g}", f"{max(farther[names]):.3g}"
+        by = f"{' and '.join(label[name] for name in names)}, at {low if low == high else f'{low}–{high}'} × its L1"
+        parts.append(who if count == len(RIVALS) else f"{by}: {who}")
     return "; ".join(parts)

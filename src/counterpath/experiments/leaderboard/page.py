@@ -2,6 +2,7 @@
 
 import io
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +14,13 @@ from markupsafe import Markup
 from counterpath.experiments.leaderboard.acceptance import (
     COLUMNS,
     DEFAULT,
+    ENOUGH,
     RIVALS,
     Verdict,
+    beaten,
     mean_and_spread,
     row,
+    spread_text,
     verdict,
 )
 from counterpath.experiments.leaderboard.run import REPRODUCED
@@ -33,6 +37,13 @@ FIRST = ("valid", "l0", *RIVALS, "violation", "seconds", "cpu_seconds")
 """The columns that need no scrolling, where there are any of them."""
 _SPREAD = ("valid", "l0", *RIVALS)
 """Of which the spread over seeds is shown."""
+LABELS = {
+    "l0": "L0", "l1": "L1", "l2": "L2", "l2_sq": "L2²", "l2_squared": "L2²", "linf": "L∞", "ld": "LD", "ld_sq": "LD²",
+    "lof": "LOF", "knn_5": "kNN₅", "ynn": "yNN", "cpu_seconds": "CPU seconds",
+}  # fmt: skip
+"""What measures are called on the page; others by their names."""
+_NOT_RUN = "not run"
+_WIDE = 30  # times the least: from there on points near it would lie on each other without a logarithm
 
 
 @dataclass(frozen=True)
@@ -88,7 +99,18 @@ def blocks_of(cells: Sequence[Mapping[str, Any]]) -> list[Block]:
         sizes = groups.setdefault((cell["suite"], cell["data"], cell["model"]), {})
         sizes.setdefault(cell["preset"], []).append(cell)
     places = {(suite, data): at for suite in SUITES for at, data in enumerate(PRESETS["full"].data[suite])}
-    order = sorted(groups, key=lambda key: (list(SUITES).index(key[0]), places.get(key[:2], len(places))))
+    models = list(PRESETS["full"].models)
+
+    def place(key: tuple[str, str, str]) -> tuple[int, ...]:
+        suite, data, model = key
+        named = list(SUITES[suite].models or models)
+        return (
+            list(SUITES).index(suite),
+            places.get((suite, data), len(places)),
+            named.index(model) if model in named else len(named),
+        )
+
+    order = sorted(groups, key=place)
     return [_block(*where, *_largest(groups[where])) for where in order]
 
 
@@ -102,7 +124,8 @@ def _block(suite: str, data: str, model: str, preset: str, cells: list[Mapping[s
     done: dict[str, dict[str, float]] = {}
     spread: dict[str, dict[str, float]] = {}
     missing: dict[str, str] = {}
-    notes: list[str] = []
+    people = sorted({cell["n"] for cell in cells if "n" in cell})
+    notes = [f"{' or '.join(map(str, people))} people a seed."] if people else []
     published: list[Any] = []
     seeds = tuple(sorted({cell["seed"] for cell in cells}))
     for method in METHODS:
@@ -116,18 +139,22 @@ def _block(suite: str, data: str, model: str, preset: str, cells: list[Mapping[s
             spread[method] = {name: off for name, (_, off) in both.items()} if len(good) > 1 else {}
         elif own:
             missing[method] = f"{own[0]['status']}: {own[0]['reason']}"
+        else:
+            missing[method] = _NOT_RUN + (": needs a flow" if METHODS[method].needs else "")
     for cell in cells:
         if cell["method"] != REPRODUCED:
             continue
         published = published or list(cell.get("published", ()))
-        people = cell.get("people")
-        notes += [f"{people} people. {cell.get('note', '')}"] if people else []
+        note = str(cell.get("note", ""))
+        notes += [f"{note[:1].upper()}{note[1:]}."] if note else []
         notes += [_reproduction(cell)] if suite != "ours" else []
     notes += _incomplete(cells, seeds)
     said = [verdict([cell for cell in cells if cell["seed"] == seed]) for seed in seeds] if suite == "ours" else []
+    verdicts = [each for each in said if each is not None]
+    notes += [f"Better than the default and as often valid: {beaten(verdicts)}."] if verdicts else []
     return Block(
         suite, data, model, preset, seeds, done, spread, missing, published, tuple(dict.fromkeys(notes)),
-        tuple(each for each in said if each is not None),
+        tuple(verdicts),
     )  # fmt: skip
 
 
@@ -196,17 +223,22 @@ def write_page(cells: Sequence[Mapping[str, Any]], folder: Path) -> Path:
         {
             "id": "-".join((block.suite, block.data, block.model)),
             "title": block.title,
+            "group": f"{block.suite} · {block.data}",
+            "model": block.model,
             "about": f"{SUITES[block.suite].title}; {_size(block)}.",
             "notes": block.notes,
-            "columns": block.columns,
+            "columns": [label(name) for name in block.columns],
             "rows": _rows(block),
-            "figure": Markup(_figure(block)),  # our own drawing, whose texts Matplotlib escapes
+            "figures": [Markup(each) for each in _figures(block)],  # our own drawings, whose texts Matplotlib escapes
         }
         for block in blocks
     ]
+    groups: dict[str, list[Any]] = {}
+    for each in shown:
+        groups.setdefault(str(each["group"]), []).append(each)
     text, rows = acceptance(blocks)
     rendered = environment.get_template("page.html.j2").render(
-        blocks=shown, promise=text, columns=COLUMNS, accepted=rows, default=DEFAULT
+        blocks=shown, groups=groups, promise=text, columns=COLUMNS, accepted=rows, default=DEFAULT
     )
     write_text(folder / PAGE, rendered)
     head = f"## What is promised of the default\n\n{text}\n\n{_table(COLUMNS, rows)}\n" if rows else ""
@@ -237,12 +269,22 @@ def _kind(method: str) -> str:
 
 def _row(method: str, values: Mapping[str, float], block: Block, kind: str) -> dict[str, Any]:
     off = block.spread.get(method, {})
-    spread = {name: f" ± {off[name]:.1g}" for name in _SPREAD if off.get(name)}
+    spread = {name: text for name in _SPREAD if (text := spread_text(values.get(name, 0.0), off.get(name, 0.0)))}
     cells = [
-        {"number": values.get(name, ""), "text": _text(values.get(name)) + spread.get(name, "")}
+        {"number": _number(values.get(name)), "text": _text(values.get(name)) + spread.get(name, "")}
         for name in block.columns
     ]
     return {"method": method, "kind": kind, "reason": "", "cells": cells}
+
+
+def label(name: str) -> str:
+    """What a measure is called on the page."""
+    return LABELS.get(name, name.replace("_", " "))
+
+
+def _number(value: float | None) -> str:
+    """What a column is sorted by; more digits than that say nothing."""
+    return "" if value is None else f"{value:.6g}"
 
 
 def _text(value: float | None) -> str:
@@ -251,28 +293,48 @@ def _text(value: float | None) -> str:
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-def _figure(block: Block) -> str:
+def _figures(block: Block) -> list[str]:
     """What is measured against each other, the methods that no other beats in both joined by a line; SVG."""
     pairs = [pair for pair in PAIRS if sum(all(n in v for n in pair) for v in block.done.values()) > 2]
-    if not pairs:
-        return ""
-    with figure(None, 4.2 * len(pairs), 3.6) as fig:
-        for axes, (x, y) in zip(fig.subplots(1, len(pairs), squeeze=False)[0], pairs, strict=True):
-            points = {method: (v[x], v[y]) for method, v in block.done.items() if x in v and y in v}
-            for method, (one, other) in points.items():
-                size = 60 if method == DEFAULT else 26
-                axes.scatter([one], [other], s=size, color=COLORS.get(method, "#777777"), zorder=3)
-            best = _undominated(points, up=x == "valid")
-            axes.plot(*zip(*best, strict=True), color="#b0b7c0", lw=1, zorder=1)
-            axes.set_xlabel(x)
-            axes.set_ylabel(y)
-            if min(other for _, other in points.values()) > 0 and _spread(points) > 30:
-                axes.set_yscale("log")
-            _write_names(axes, dict(sorted(points.items(), key=lambda each: (each[0] != DEFAULT, each[1] not in best))))
+    return [_figure(block, x, y) for x, y in pairs]
+
+
+def _figure(block: Block, x: str, y: str) -> str:
+    """One of them; hollow is who is seldomer valid than the default, as means over fewer people are no rival's."""
+    points = {method: (v[x], v[y]) for method, v in block.done.items() if x in v and y in v}
+    enough = ENOUGH * block.done.get(DEFAULT, {}).get("valid", 0.0)
+    rivals = {name: point for name, point in points.items() if block.done[name].get("valid", 0.0) >= enough}
+    with figure(None, 4.6, 3.6) as fig:
+        axes = fig.subplots()
+        for method, (one, other) in points.items():
+            size, color = 60 if method == DEFAULT else 26, COLORS.get(method, "#777777")
+            axes.scatter([one], [other], s=size, edgecolors=color, c=color if method in rivals else "none", zorder=3)
+        best = _undominated(points if x == "valid" else rivals, up=x == "valid")
+        axes.plot(*zip(*best, strict=True), color="#b0b7c0", lw=1, zorder=1)
+        axes.set_xlabel(label(x))
+        axes.set_ylabel(label(y))
+        for at, scale in enumerate((axes.set_xscale, axes.set_yscale)):
+            if (x, y)[at] != "valid" and min(each[at] for each in points.values()) > 0 and _spread(points, at) > _WIDE:
+                scale("log")
+        if axes.get_xscale() == "linear":
+            axes.locator_params(axis="x", nbins=5)  # so that their numbers do not touch
+        axes.margins(x=0.15)  # room for the names
+        _write_names(axes, dict(sorted(points.items(), key=lambda each: (each[0] != DEFAULT, each[1] not in best))))
         buffer = io.StringIO()
-        fig.savefig(buffer, format="svg", metadata={"Date": None})
+        fig.savefig(buffer, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
     text = buffer.getvalue()
-    return text[text.index("<svg") :]
+    title = f"{label(y)} against {label(x)}, {block.title}"
+    return _small(text[text.index("<svg") :]).replace("<svg ", f'<svg role="img" aria-label="{title}" ', 1)
+
+
+def _small(svg: str) -> str:
+    """The same drawing in fewer letters: the page says the font, and names of groups, which repeat, say nothing."""
+    svg = re.sub(r"<style.*?</style>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"<g id=\"[^\"]*\">", "<g>", svg)
+    svg = re.sub(r"font-family: [^;\"]*;? ?", "", svg)
+    svg = re.sub(r" transform=\"rotate\(-0 [^\"]*\)\"", "", svg)
+    svg = re.sub(r' (d|x|y)="[^"]*"', lambda found: re.sub(r"(\.\d\d)\d+", r"\1", found[0]), svg)
+    return re.sub(r">\s+<", "><", svg)
 
 
 def _write_names(axes: Any, points: Mapping[str, tuple[float, float]]) -> None:
@@ -280,16 +342,20 @@ def _write_names(axes: Any, points: Mapping[str, tuple[float, float]]) -> None:
     axes.figure.draw_without_rendering()  # so that the axes are where they will be
     written: list[Any] = []
     for method, point in points.items():
-        name = axes.annotate(method, point, xytext=(5, 3), textcoords="offset points", fontsize=7)
-        place = name.get_window_extent()
-        if any(place.overlaps(other) for other in written):
+        for right, up in ((True, 3), (False, 3), (True, -9), (False, -9)):
+            name = axes.annotate(
+                method, point, xytext=(5 if right else -5, up), textcoords="offset points", fontsize=7,
+                ha="left" if right else "right",
+            )  # fmt: skip
+            place = name.get_window_extent()
+            if not any(place.overlaps(other) for other in written):
+                written.append(place)
+                break
             name.remove()
-        else:
-            written.append(place)
 
 
-def _spread(points: Mapping[str, tuple[float, float]]) -> float:
-    values = [other for _, other in points.values()]
+def _spread(points: Mapping[str, tuple[float, float]], at: int) -> float:
+    values = [each[at] for each in points.values()]
     return max(values) / min(values)
 
 
@@ -319,4 +385,4 @@ def _markdown(block: Block) -> str:
         ]
         for each in _rows(block)
     ]
-    return head + "\n" + _table(["method", *block.columns], rows)
+    return head + "\n" + _table(["method", *map(label, block.columns)], rows)
