@@ -309,3 +309,30 @@ def test_a_large_request_lets_others_in_between(explainer: cp.Explainer, table: 
 
     assert not _run({"people": explainer}, scenario)
     assert len(jobs) > 3
+
+
+@pytest.mark.parametrize(("rows", "method"), [(60, None), (1, "rsgd")])
+def test_what_is_large_or_goes_with_no_other_does_not_hold_up_who_asks_about_one_row(
+    explainer: cp.Explainer, table: pd.DataFrame, rows: int, method: str | None
+) -> None:
+    started, answered = threading.Event(), threading.Event()
+
+    class Slow(type(explainer)):  # type: ignore[misc]  # it is an Explainer
+        def solve(self, frame: pd.DataFrame, request: Request, **more: Any) -> Any:
+            if len(frame) > 1 or request.method == "rsgd":
+                started.set()
+                assert answered.wait(60), "the small request waits for the other one"
+            return super().solve(frame, request, **more)
+
+    slow = Slow(**explainer.get_params(deep=False))
+    vars(slow).update(vars(explainer))
+
+    async def scenario(dispatcher: Dispatcher) -> tuple[int, int]:
+        other = dispatcher.explain_json("people", table.head(rows), Request(target_class="low", method=method))
+        task = asyncio.create_task(other)
+        await asyncio.to_thread(started.wait, 60)
+        small = await dispatcher.explain_json("people", table.head(1), Request(target_class="low"))
+        answered.set()
+        return len(small), len(await task)
+
+    assert _run({"people": slow}, scenario) == (1, rows)

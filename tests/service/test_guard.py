@@ -223,6 +223,24 @@ def test_long_polling_of_other_sites_is_refused(open_to_us: httpx.Client) -> Non
 
 
 @pytest.mark.parametrize(
+    ("site", "mode", "dest", "status"),
+    [
+        ("cross-site", "no-cors", "image", 403),
+        ("cross-site", "navigate", "iframe", 403),
+        ("same-site", "no-cors", "empty", 403),
+        ("cross-site", "navigate", "document", 200),
+        ("same-origin", "cors", "empty", 200),
+        ("none", "navigate", "document", 200),
+    ],
+)
+def test_what_pages_of_other_sites_load_is_refused_and_links_are_followed(
+    open_to_us: httpx.Client, site: str, mode: str, dest: str, status: int
+) -> None:
+    headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": dest}
+    assert open_to_us.get("/page", headers=headers).status_code == status
+
+
+@pytest.mark.parametrize(
     ("token", "good"),
     [
         ("x", False),

@@ -64,3 +64,22 @@ def test_the_loads_of_nicegui_are_those_that_are_counted() -> None:
     assert time.time() - client.created < 60
     client.delete()
     assert len(list(pages._loads())) == before
+
+
+def test_sessions_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A handshake costs some kilobytes for a minute; what belongs to a session passes."""
+    monkeypatch.setattr(pages, "_sessions", lambda: 7)
+    path = "/_nicegui_ws/socket.io/"
+    app = Starlette(routes=[Route(path, lambda request: PlainTextResponse("connected"))])
+    for most, status in ((7, 200), (6, 503)):
+        with served(PageLimit(app, Settings(pages=1, visitors=most))) as address:
+            assert httpx.get(f"{address}{path}?EIO=4&transport=polling").status_code == status
+            assert httpx.get(f"{address}{path}?EIO=4&transport=polling&sid=x").status_code == 200
+            assert httpx.get(f"{address}/").status_code == 404
+
+
+def test_the_sessions_of_nicegui_are_those_that_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    from nicegui import core
+
+    monkeypatch.setitem(core.sio.eio.sockets, "x", None)
+    assert pages._sessions() == len(core.sio.eio.sockets) > 0

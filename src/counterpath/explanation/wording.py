@@ -800,7 +800,7 @@ MEANINGS: dict[str, Meaning] = {
     "l1_mad": Meaning(
         "size of the change, by spread", "all changes added up, each number by its MAD (L1/MAD)", rounded
     ),
-    "l2": Meaning("distance", f"straight-line distance to the row as asked (L2); {_UNIT}", rounded),
+    "l2": Meaning("distance", f"straight-line distance to the row as it was (L2); {_UNIT}", rounded),
     "l2_sq": Meaning("distance, squared", "its square, which punishes large changes (L2²)", rounded),
     "linf": Meaning("largest change", f"of any one feature (L∞); {_UNIT}", rounded),
     "ld": Meaning("distance to data", "to the nearest training row (LD): 0 is somebody real, far is nobody", rounded),

@@ -52,6 +52,8 @@ _SMOOTHING = 0.3
 """Weight of the last batch in the moving average of how long one takes: the last five make up four fifths of it."""
 SLICE_SECONDS = 0.75
 """About how long a slice of a large request may take: who comes after it is to be answered within two seconds."""
+_WHOLE_SHARE = 0.25
+"""Of a batch, that a request may fill which is not sliced since many wait anyway: whoever waits hardly notices it."""
 _FIRST_SLICE = 4
 """Rows of the first slice, before it is known how long a row takes."""
 RETRY_WHEN_STOPPED = 5
@@ -162,6 +164,11 @@ class BatchQueue:
     def __len__(self) -> int:
         """How many jobs wait."""
         return len(self._waiting)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether several jobs are computed at once, or wait."""
+        return self._crowded or len(self._waiting) > 1
 
     @property
     def busy(self) -> bool:
@@ -371,16 +378,22 @@ class Dispatcher:
         with self._take_on():
             frame, _ = await self._check(explainer, rows, request)
             kind = (model, id(explainer), str(request.method), request.plans, request.paths)
-            is_large, done = accepted or len(frame) > self._slice_size(kind), 0
+            together = searches_together(request, explainer) and not accepted
+            whole = together and self._costs_least_with_others(len(frame))
+            is_large, done = accepted or not (whole or len(frame) <= self._slice_size(kind)), 0
             queue = self._queues[_explanation_queue(explainer, request, is_large=is_large)]
             while done < len(frame) or not done:
-                size = self._slice_size(kind)
+                size = len(frame) if whole else self._slice_size(kind)
                 some = slice(done, done + size)
                 own = request.row_constraints and replace(request, row_constraints=request.row_constraints[some])
                 job = self._job(model, explainer, frame.iloc[some], own or request, _texts, kind)
                 job.deadline, job.accepted = deadline, accepted or done > 0
                 yield await queue.submit(job)
                 done += size
+
+    def _costs_least_with_others(self, count: int) -> bool:
+        """Whether so many rows are not sliced: with others that wait they take a fraction of what they do alone."""
+        return count <= _WHOLE_SHARE * self._settings.batch and self._queues[EXPLAIN].crowded
 
     def _slice_size(self, kind: Hashable) -> int:
         """How many rows of a kind are computed in about the time of a slice."""

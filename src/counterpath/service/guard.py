@@ -38,6 +38,8 @@ _SOCKETS = "/socket.io"
 _BURST_SECONDS = 3
 """For how many seconds' requests may come at once: clients that were answered together ask again together."""
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+_ELSEWHERE = ("cross-site", "same-site")
+"""What browsers say of requests that come from another site, or from another port of this one (Fetch metadata)."""
 _MAX_DISCARDED = 64 << 20
 """Bytes of a refused body that are read and thrown away, so that its sender comes to read the response: far more than
 is ever sent by mistake, and read in a second."""
@@ -133,6 +135,10 @@ class Guard:
         # Long polling reads by GET, what a web socket would send: with an answer that lets other sites read it, too.
         changes = scope["type"] == "websocket" or scope["method"] not in _SAFE_METHODS or _SOCKETS in scope["path"]
         if changes and origin is not None and _name_and_port(origin.partition("://")[2]) != (name, port):
+            return failure(403, "other_origin", "the request comes from a page of another site")
+        # An image or a script of another site has no Origin, and costs as much. A link may be followed.
+        followed = (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) == ("navigate", "document")
+        if headers.get("sec-fetch-site") in _ELSEWHERE and not followed:
             return failure(403, "other_origin", "the request comes from a page of another site")
         return None
 

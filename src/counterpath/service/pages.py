@@ -1,4 +1,4 @@
-"""How many loads of the page are kept: each holds its elements on the server, whether a browser connects or not."""
+"""How many loads of the page are kept, and connections to it: they take memory, whether a browser stays or not."""
 
 import sys
 import time
@@ -12,8 +12,13 @@ from counterpath.service.settings import Settings
 
 _CONNECTS_WITHIN = 20.0
 """Seconds in which a browser that loads the page connects to it, on a slow line, too. Others may be forgotten."""
+_SOCKETS = "/socket.io"
+"""In the path under which a browser connects to a page: it gets a session, which is kept for about a minute."""
 _RETRY = 10
 """Seconds after which to load the page again: by then half of what is waited for is there, or gone."""
+
+
+_TRY_LATER = 1013  # the close code of a web socket that says so
 
 
 class PageLimit:
@@ -36,7 +41,18 @@ class PageLimit:
             refused = failure(503, "too_many_pages", words, headers={"Retry-After": str(_RETRY)})
             await refused(scope, receive, send)
             return
+        if _SOCKETS in scope.get("path", "") and b"sid=" not in scope["query_string"] and not self._may_connect():
+            if scope["type"] == "http":
+                words = "too many browsers are connected; try again later"
+                refused = failure(503, "too_many_pages", words, headers={"Retry-After": str(_RETRY)})
+                await refused(scope, receive, send)
+            else:
+                await send({"type": "websocket.close", "code": _TRY_LATER})
+            return
         await self._app(scope, receive, send)
+
+    def _may_connect(self) -> bool:
+        return _sessions() < self._settings.visitors + self._settings.pages
 
     def _has_room(self, loads: Iterable[Any]) -> bool:
         everybody = [*loads]
@@ -49,6 +65,11 @@ class PageLimit:
             old = []
         left = len(everybody) - len(old)
         return len(waiting) - len(old) < self._settings.pages and left < self._settings.visitors + self._settings.pages
+
+
+def _sessions() -> int:
+    core = sys.modules.get("nicegui.core")
+    return 0 if core is None else len(core.sio.eio.sockets)
 
 
 def _loads() -> Iterable[Any]:
