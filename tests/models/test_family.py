@@ -1,5 +1,6 @@
 """Families of models: the bound, our own ensemble, and models of the user's."""
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -104,7 +105,9 @@ def test_each_member_is_stopped_by_rows_of_its_own_that_its_bootstrap_left_out(r
         mine = set(judged[member, out[member]].tolist())
         assert not mine & set(drawn[member].tolist())
         assert len(mine) > 90  # enough to be judged by
-    assert len({tuple(sorted(each.tolist())) for each in judged}) == 6
+    if rows == 5000:  # of few rows any two have some in common
+        sets = [set(each.tolist()) for each in judged]
+        assert max(len(one & other) for one, other in itertools.combinations(sets, 2)) < 30
 
 
 def test_an_ensemble_comes_back_from_its_tensors(ensemble: Ensemble) -> None:

@@ -178,6 +178,8 @@ def test_strictest_first_gives_the_verdicts_of_all_in_any_order_and_asks_less(al
     assert not wanted.all()
     for each in (strictest, as_given, turned):
         assert each.accepted(GRID, TARGET).tolist() == wanted.tolist()
+    assert len(ordered) == 100
+    assert min(ordered.values()) >= wanted.sum()  # all are asked about who is accepted
     if allowed < 20:  # beyond that the panel has refused all whom the others would
         assert sum(ordered.values()) < sum(unordered.values())
 

@@ -114,6 +114,24 @@ def test_a_family_that_is_not_there_is_not_trained_while_people_wait(
     assert "counterpath fit --family" in refused.json()["detail"]
 
 
+def test_answers_that_last_over_http_are_those_of_python(explainer: cp.Explainer, rows: list[dict[str, Any]]) -> None:
+    lasting = copy.copy(explainer).fit_family(size=40, held_out=5)
+    asked = {"target_class": "low", "robust": 0.8}
+    with service({"people": lasting}, Settings()) as client:
+        answer = client.post(EXPLAIN, json={"rows": rows[:3], **asked}).json()["rows"]
+        refused = client.post(EXPLAIN, json={"rows": rows[:1], "target_class": "low", "robust": 0.95})
+    wanted = lasting.explain(pd.DataFrame(rows[:3]), **asked)
+    plans = [row["plans"][0] for row in answer]
+    assert [plan["status"] for plan in plans] == wanted.status["status"].tolist()
+    shares = pd.Series([plan["share"] for plan in plans], dtype=float)
+    after = pd.Series([plan["measures"]["valid_after"] for plan in plans], dtype=float)
+    assert shares.notna().any()
+    assert shares.tolist() == pytest.approx(wanted.status["share"].astype(float).tolist(), nan_ok=True)
+    assert after.tolist() == pytest.approx(wanted.measures()["valid_after"].tolist(), nan_ok=True)
+    assert refused.status_code == 422
+    assert "at least 84 models are needed" in refused.json()["detail"]
+
+
 def test_the_description_says_what_people_call_things(explainer: cp.Explainer, rows: list[dict[str, Any]]) -> None:
     named = copy.copy(explainer)
     named.schema_ = described(explainer.schema_)
