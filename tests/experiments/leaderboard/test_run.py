@@ -129,6 +129,7 @@ def test_what_is_better_in_two_is_marked() -> None:
     (said,) = block.verdicts
     assert said.kept
     assert said.better == {"nice": ("l1", "ld_sq")}, "mcce breaks what is immutable"
+    assert "in two of them L1 and LD², at 0.9 × its L1: nice; closer alone: none" in block.notes[-1]
     text, ((title, *row),) = acceptance([block])
     assert text.startswith("In 1 of 1 cells")
     assert title == "german · mlp (quick)"
@@ -146,6 +147,7 @@ def test_what_is_not_kept_is_said() -> None:
     # The one person whom the other solves and the default does not; of whom nobody has a plausible answer, nobody asks.
     other = {**better, "rows": "2201", "valid": 0.75}
     missed = said({**own, "rows": "2010", "valid": 0.5}, other)
+    assert (missed.unanswered, missed.far) == (2, 0)
     assert (missed.valid, missed.kept, missed.better) == (0.5, False, {"nice": ("l1", "ld_sq", "lof")})
     assert said({**own, "rows": "1200", "valid": 0.5}, other).valid == 1.0
 

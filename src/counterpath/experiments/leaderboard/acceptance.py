@@ -31,9 +31,12 @@ class Verdict:
         violations: Of the default, a row: the most of types, what is immutable, and rules.
         valid: Its validity on rows for which any method has a feasible, plausible answer.
         means: Its L1, LD² and LOF.
-        better: By method, of those that break nothing and are as often valid, in what it is better.
+        better: By method, of those that break nothing and are as often valid, in what it is better, if that is L1 or
+            two of them.
         methods: How many methods there are to compare with.
         farther: By method of `better`, its L1 over that of the default.
+        unanswered: People for whom the default has no valid answer.
+        far: People for whom it has one that is not plausible, though another method's is.
     """
 
     seed: int
@@ -44,6 +47,8 @@ class Verdict:
     better: Mapping[str, tuple[str, ...]]
     methods: int
     farther: Mapping[str, float]
+    unanswered: int
+    far: int
 
     @property
     def kept(self) -> bool:
@@ -79,10 +84,15 @@ def verdict(cells: Sequence[Cell]) -> Verdict | None:
     for cell in whole:
         said = cell["means"]
         names = tuple(name for name in means if said.get(name) is not None and said[name] < means[name])
-        if cell is not own and len(names) > 1 and valid(cell) >= ENOUGH:
+        if cell is not own and (len(names) > 1 or "l1" in names) and valid(cell) >= ENOUGH:
             better[str(cell["method"])] = names
             farther[str(cell["method"])] = float(said["l1"]) / means["l1"] if means.get("l1") else math.nan
-    return Verdict(own["seed"], own["n"], _violations(own), valid(own), means, better, len(done) - 1, farther)
+    noted = own.get("rows", "")
+    far = sum(each == "1" and counts for each, counts in zip(noted, solvable, strict=True))
+    return Verdict(
+        own["seed"], own["n"], _violations(own), valid(own), means, better, len(done) - 1, farther,
+        noted.count("0"), far,
+    )  # fmt: skip
 
 
 def _violations(cell: Cell) -> float:
@@ -127,10 +137,27 @@ def row(title: str, verdicts: Sequence[Verdict]) -> list[str]:
     ]
 
 
-def beaten(verdicts: Sequence[Verdict]) -> str:
-    """A sentence's end on who is better in all three, and who in two."""
-    three, two = _who(verdicts, len(RIVALS)) or "none", _who(verdicts, 2) or "none"
-    return f"in L1, LD² and LOF {three}; in two of them {two}"
+def sentences(verdicts: Sequence[Verdict]) -> list[str]:
+    """Who is better in all three, in two, and in L1 alone; and for how many people the default has nothing better."""
+    three, two, one = (_who(verdicts, count) or "none" for count in (len(RIVALS), 2, 1))
+    lines = [
+        f"Better than the default and as often valid: in L1, LD² and LOF {three}; in two of them {two}; closer alone: {one}."
+    ]
+    seeds = ", ".join(str(each.seed) for each in verdicts)
+    if any(each.unanswered for each in verdicts):
+        lines.append(
+            f"No valid answer of the default: {_counts([v.unanswered for v in verdicts])} people (seeds {seeds})."
+        )
+    if any(each.far for each in verdicts):
+        lines.append(
+            "A valid answer of the default that is not plausible, though another method's is: "
+            f"{_counts([v.far for v in verdicts])} people (seeds {seeds})."
+        )
+    return lines
+
+
+def _counts(values: Sequence[int]) -> str:
+    return ", ".join(map(str, values))
 
 
 def _range(values: Sequence[int]) -> str:

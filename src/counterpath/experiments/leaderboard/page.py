@@ -17,9 +17,9 @@ from counterpath.experiments.leaderboard.acceptance import (
     ENOUGH,
     RIVALS,
     Verdict,
-    beaten,
     mean_and_spread,
     row,
+    sentences,
     spread_text,
     verdict,
 )
@@ -151,7 +151,7 @@ def _block(suite: str, data: str, model: str, preset: str, cells: list[Mapping[s
     notes += _incomplete(cells, seeds)
     said = [verdict([cell for cell in cells if cell["seed"] == seed]) for seed in seeds] if suite == "ours" else []
     verdicts = [each for each in said if each is not None]
-    notes += [f"Better than the default and as often valid: {beaten(verdicts)}."] if verdicts else []
+    notes += sentences(verdicts) if verdicts else []
     return Block(
         suite, data, model, preset, seeds, done, spread, missing, published, tuple(dict.fromkeys(notes)),
         tuple(verdicts),
