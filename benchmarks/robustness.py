@@ -46,7 +46,7 @@ from counterpath.models.own import fit_own
 from counterpath.models.training import Run
 from counterpath.search.objective import Target
 from counterpath.search.stability import share_of
-from counterpath.utils.files import write_json
+from counterpath.utils.files import write_text
 
 METHODS = ("geodesic", "rsgd", "sgd", "nearest", "face")
 SHARES = (0.8, 0.9, 0.95)
@@ -254,7 +254,7 @@ def measure(arguments: argparse.Namespace, seed: int) -> None:
             print(name, part, round(measured["seconds"] / len(rows), 3), "seconds a row", flush=True)
         known["rows"] += len(rows)
         longest = max(longest, time.monotonic() - begun)
-        write_json(file, known)
+        write_text(file, json.dumps(known))
         print(name, known["rows"], "rows", round(time.monotonic() - started), "seconds", flush=True)
 
 
