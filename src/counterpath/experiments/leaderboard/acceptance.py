@@ -141,7 +141,8 @@ def sentences(verdicts: Sequence[Verdict]) -> list[str]:
     """Who is better in all three, in two, and in L1 alone; and for how many people the default has nothing better."""
     three, two, one = (_who(verdicts, count) or "none" for count in (len(RIVALS), 2, 1))
     lines = [
-        f"Better than the default and as often valid: in L1, LD² and LOF {three}; in two of them {two}; closer alone: {one}."
+        "Better than the default and as often valid: "
+        f"in L1, LD² and LOF {three}; in two of them {two}; closer alone: {one}."
     ]
     seeds = ", ".join(str(each.seed) for each in verdicts)
     if any(each.unanswered for each in verdicts):
