@@ -57,8 +57,8 @@ WARMED_ROWS = 20
 
 
 @contextlib.contextmanager
-def serving(folder: Path, *options: str, checkout: Path | None = None) -> Iterator[tuple[str, int]]:
-    """A `counterpath serve` process, perhaps of another checkout: its address, and its process id."""
+def serving(folder: Path, *options: str, checkout: Path | None = None) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
+    """A `counterpath serve` process, perhaps of another checkout, and its address."""
     command = [sys.executable, "-m", "counterpath.cli", "serve", f"{NAME}={folder}", "--port", "0", *options]
     own = {} if checkout is None else {"PYTHONPATH": str(checkout / "src")}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | own) as process:
@@ -70,8 +70,9 @@ def serving(folder: Path, *options: str, checkout: Path | None = None) -> Iterat
                 raise RuntimeError(f"the service did not start: {announced}")
             reader = threading.Thread(target=process.stderr.read)  # a full pipe would hold it up
             reader.start()
-            yield found[0], process.pid
-            process.send_signal(signal.SIGTERM)
+            yield found[0], process
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
             assert process.wait(60) == 0, "the service did not stop in an orderly way"
             reader.join()
         finally:
@@ -198,7 +199,7 @@ def load(folder: Path, rows: Path, clients: int, seconds: float, *options: str) 
         processes = [start("clients", address, rows, clients, seconds), start("ping", address, rows, 0, seconds)]
         memory = []
         while any(each.poll() is None for each in processes):
-            memory.append((time.monotonic(), resident(process)))
+            memory.append((time.monotonic(), resident(process.pid)))
             time.sleep(0.2)
         assert not any(each.returncode for each in processes)
         seen, pings = (json.loads(measured(role, rows).read_text()) for role in ("clients", "ping"))
@@ -295,9 +296,9 @@ def stopped_under_load(folder: Path, rows: Path, clients: int) -> dict[str, Any]
         load = start("clients", address, rows, clients, 20, "mixed", most=3)
         time.sleep(8)
         accepted = _accepted(address)
-        os.kill(process, signal.SIGTERM)
-        while load.poll() is None:
-            time.sleep(0.1)
+        process.send_signal(signal.SIGTERM)
+        load.wait()
+        process.wait(60)  # a second signal would end it at once
         seen = json.loads(measured("clients", rows).read_text())
     statuses = Counter(str(status) for *_, status in seen)
     return {"computed_when_stopped": accepted, "statuses": dict(statuses)}
@@ -313,7 +314,7 @@ def soak(folder: Path, rows: Path, clients: int, count: int) -> dict[str, Any]:
         fill_caches(address, json.loads(rows.read_text())[:WARMED_ROWS])
         load, sizes = start("clients", address, rows, clients, 1e6, "mixed", most=count // clients), []
         while load.poll() is None:
-            sizes.append((time.monotonic(), resident(process)))
+            sizes.append((time.monotonic(), resident(process.pid)))
             time.sleep(1)
         seen = json.loads(measured("clients", rows).read_text())
     tenths = [_mean_within(sizes, tenth / 10, (tenth + 1) / 10) for tenth in range(10)]

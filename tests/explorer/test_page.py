@@ -321,6 +321,12 @@ def test_methods_and_bookmarks_are_compared_side_by_side(page: Page) -> None:
     page.get_by_role("img", name=re.compile("^Latent map with the paths of .*sgd.* nearest")).wait_for()
     page.get_by_role("button", name="Remove 1").click()
     expect(kept.get_by_role("columnheader")).to_have_count(2)
+    old = page.get_by_text("Out of date: something has changed since the methods were compared.")
+    expect(old).to_be_hidden()
+    number(page, "Number of plans").fill("1")
+    expect(old).to_be_visible()
+    number(page, "Number of plans").fill("2")
+    expect(old).to_be_hidden()
 
 
 def test_a_search_can_be_stopped_and_another_begun(page: Page) -> None:

@@ -422,7 +422,9 @@ class GroupView:
         theirs, ours = other.positions(self._rows, self._fields.target.value), set(positions)
         left = [index for index in theirs if index not in ours]
         if not left:
-            raise InputError(f"nobody is in {other.name} who is not in the first cohort; compare with another one")
+            raise InputError(
+                f"nobody in the table is in {other.name} and not in the first cohort; choose another one to compare"
+            )
         both = 0 if other.name == _EVERYBODY_ELSE else len(theirs) - len(left)
         return other, left, both
 

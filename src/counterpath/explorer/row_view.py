@@ -44,6 +44,7 @@ from counterpath.utils.errors import InputError
 
 _SAME_EDIT = 1.5
 """Seconds within which edits of the same field are undone together: digits of a number, moves of a slider."""
+_METHODS_OUTDATED = "Out of date: something has changed since the methods were compared."
 _COMPARED = {
     "l0": "Changes",
     "l1": "Distance",
@@ -95,6 +96,7 @@ class RowView:
         self._result: Explanation | None = None
         self._plans: list[Plan] = []
         self._asked: PageState | None = None
+        self._compared: PageState | None = None
         self._tables: dict[str, pd.DataFrame] = {}
         self._history, self._last_edit, self._silent = History(), ("", 0.0), True
         self._defaults: dict[str, Any] = {}
@@ -235,6 +237,8 @@ class RowView:
                         "Compare methods", lambda: self._search.start(self._compare_methods), "outline"
                     )
                     self._comparing = elements.describe(ui.label().classes("cp-soft"), role="status")
+                self._methods_outdated = elements.text("p", "", "cp-outdated", role="status")
+                self._methods_outdated.set_visibility(False)
                 self._methods = ui.element("div")
 
     def _start(self) -> None:
@@ -249,7 +253,8 @@ class RowView:
         self._search.cancel()
         self._search.show_idle()
         self._search.error.set_text("")
-        self._result, self._plans, self._asked, self._tables = None, [], None, {}
+        self._result, self._plans, self._asked, self._compared, self._tables = None, [], None, None, {}
+        self._mark_methods()
         for part in (self._cards, self._path, self._map, self._methods):
             part.clear()
         self._bookmarks.compare([])
@@ -279,6 +284,7 @@ class RowView:
         elements.set_active(self._redo, self._history.can_redo)
         self._cards.mark_outdated(self._is_outdated)
         self._path.mark_outdated(self._is_outdated)
+        self._mark_methods()
         self._offer()
         row = self._form.checked_row()
         self._what_if.show(row)
@@ -417,8 +423,16 @@ class RowView:
         if self._result is not None:
             self._receipt.show(self._result, wording.value(self._form.label))
 
+    def _mark_methods(self) -> None:
+        """Say whether what the methods found is of what stands on the page now."""
+        on = self._compared is not None and self._compared != self.state
+        self._methods_outdated.set_text(_METHODS_OUTDATED if on else "")
+        self._methods_outdated.set_visibility(on)
+        elements.set_class(self._methods, "cp-old", on)
+
     async def _compare_methods(self) -> None:
         row, request = self._row_and_request()
+        asked = self.state
         available = available_methods(self._model.explainer)
         results: dict[str, Explanation] = {}
         seconds: dict[str, float] = {}
@@ -436,6 +450,8 @@ class RowView:
             status, numbers = str(result.status["status"].iloc[0]).replace("_", " "), table.loc[name]
             rows.append([name, status, *(wording.rounded(numbers[column]) for column in _COMPARED)])
         self._methods.clear()
+        self._compared = asked
+        self._mark_methods()
         with self._methods:
             elements.text("p", _LEGEND, "cp-soft")
             head = ["Method", "Result", *_COMPARED.values()]
