@@ -158,7 +158,7 @@ def draw(known: list[dict], data: str, path: Path) -> None:
             range(len(names)), [f"frozen (damping {damping[name]:g})" if name == "frozen" else name for name in names]
         )
         panels[0].invert_yaxis()
-        panels[0].legend(loc="lower left")
+        panels[0].legend(loc="upper left")
         for axes, title in zip(panels, ("flip ratio after 150 steps", "LD² relative to SGD's"), strict=True):
             axes.set_title(title)
             axes.grid(axis="x", linewidth=0.3)
